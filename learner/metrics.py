@@ -213,9 +213,9 @@ def trajectory_stats(groups: Sequence[Group], version: WeightVersion) -> dict[st
 def sequence_stats(trajectories: Sequence[Trajectory]) -> dict[str, float]:
     """Sequences of a trajectory, share of tokens that are copies of another sequence's, and forks
     of a trajectory by their cause."""
-    sequences = [(t, q) for t in trajectories for q in t.sequences]
-    shared = sum(t.shared_tokens(q) for t, q in sequences)
-    tokens = sum(len(s.token_ids) for _, q in sequences for s in q.segments)
+    sequences = [sequence for t in trajectories for sequence in t.sequences]
+    shared = sum(sum(t.shared_prefixes) for t in trajectories)
+    tokens = sum(len(s.token_ids) for sequence in sequences for s in sequence.segments)
     causes = Counter(
         str(event.data.get("cause", "unknown"))
         for t in trajectories

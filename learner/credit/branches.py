@@ -44,8 +44,8 @@ def _without_copies(trajectory: Trajectory) -> list[TokenSequence]:
     """The sequences; one that copies another one of its trajectory has no parent: its copy is not
     trained, so it has no part in a mean."""
     return [
-        replace(q, parent=None, fork_offset=None) if trajectory.shared_tokens(q) else q
-        for q in trajectory.sequences
+        replace(q, parent=None, fork_offset=None) if shared else q
+        for q, shared in zip(trajectory.sequences, trajectory.shared_prefixes, strict=True)
     ]
 
 

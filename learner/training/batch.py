@@ -139,11 +139,12 @@ def rows_of(
             "policy (tools still get the tasks' images)"
         )
     rows = []
+    shared_prefixes = trajectory.shared_prefixes
     for place, sequence in enumerate(trajectory.sequences):
         segments = sequence.segments
         sizes = [len(segment.token_ids) for segment in segments]
         target = np.repeat(np.array([s.trainable for s in segments], dtype=bool), sizes)
-        target[: max(1, trajectory.shared_tokens(sequence))] = False
+        target[: max(1, shared_prefixes[place])] = False
         if not (sequence.weight > 0 and target.any()):
             continue
         end = int(np.flatnonzero(target)[-1]) + 1

@@ -332,8 +332,8 @@ class Trajectory:
         """Segments of all sequences in order, without the copies that a fork inside of this
         trajectory makes."""
         found = []
-        for sequence in self.sequences:
-            at, shared = 0, self.shared_tokens(sequence)
+        for sequence, shared in zip(self.sequences, self.shared_prefixes, strict=True):
+            at = 0
             for segment in sequence.segments:
                 if at >= shared:
                     found.append(segment)
@@ -345,11 +345,12 @@ class Trajectory:
         """Weights of sequences other than 1, by their ids."""
         return {q.id: q.weight for q in self.sequences if q.weight != 1}
 
-    def shared_tokens(self, sequence: Sequence) -> int:
-        """Number of tokens at the start of a sequence that are a copy of another one of this
+    @property
+    def shared_prefixes(self) -> tuple[int, ...]:
+        """Number of tokens at the start of each sequence that are a copy of another one of this
         trajectory. 0 for a branch of another trajectory."""
-        inside = any(other.id == sequence.parent for other in self.sequences)
-        return (sequence.fork_offset or 0) if inside else 0
+        known = {q.id for q in self.sequences}
+        return tuple((q.fork_offset or 0) if q.parent in known else 0 for q in self.sequences)
 
     @property
     def turns(self) -> int:

@@ -185,9 +185,9 @@ def tokens_of(trajectory: Trajectory) -> dict[str, int]:
     They are the API's counts if every action has them, else counts of the record's own tokens."""
     spans = [
         span
-        for sequence in trajectory.sequences
+        for sequence, shared in zip(trajectory.sequences, trajectory.shared_prefixes, strict=True)
         for span in sequence.action_spans
-        if span[1] >= trajectory.shared_tokens(sequence)
+        if span[1] >= shared
     ]
     reported = [event.data for event in trajectory.events if event.kind == SAMPLED]
     if (
