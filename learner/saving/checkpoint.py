@@ -22,11 +22,14 @@ from pickle import UnpicklingError
 from typing import Any
 
 import torch
-from megatron.core import dist_checkpointing
-from megatron.core.dist_checkpointing.core import CheckpointingException
+from megatron.core.dist_checkpointing.core import (
+    CheckpointingConfig,
+    CheckpointingException,
+    save_config,
+)
+from megatron.core.dist_checkpointing.state_dict_utils import save_preprocess
 from megatron.core.dist_checkpointing.strategies.torch import (
     MCoreSavePlanner,
-    TorchDistSaveShardedStrategy,
     _replace_state_dict_keys_with_sharded_keys,
     mcore_to_pyt_state_dict,
 )
@@ -39,7 +42,7 @@ from learner.errors import CheckpointError
 from learner.intake.ledger import Ledger
 from learner.model.policy import Policy
 from learner.ranks import parallel
-from learner.saving.safe_load import CommonState, ShardedState, read_metadata
+from learner.saving.safe_load import COMMON, read_sharded
 from learner.saving.split_optimizer import is_split, restore_steps, split_state
 
 LATEST = "latest"
@@ -89,10 +92,9 @@ class Checkpoints:
             disk.write_flushed(unfinished / "ledger.jsonl", ledger.dump())
         parallel.barrier()
         try:
-            dist_checkpointing.save(
+            _write_sharded(
                 {**_sharded(policy, loading=False), "rng": torch.get_rng_state()},
-                str(unfinished / "model"),
-                sharded_strategy=_InProcess("torch_dist", 1),
+                unfinished / "model",
             )
         except (OSError, CheckpointException) as error:
             raise CheckpointError(
@@ -117,11 +119,8 @@ class Checkpoints:
         anything that could run code (`safe_load`).
         """
         try:
-            loaded = dist_checkpointing.load(
-                {**_sharded(policy, loading=True), "rng": torch.get_rng_state()},
-                str(path / "model"),
-                sharded_strategy=ShardedState(read_metadata(path / "model")),
-                common_strategy=CommonState(),
+            loaded = read_sharded(
+                {**_sharded(policy, loading=True), "rng": torch.get_rng_state()}, path / "model"
             )
             with torch.no_grad():
                 policy.bare.load_state_dict(loaded["model"], strict=policy.adapters is None)
@@ -223,20 +222,27 @@ def _whole(policy: Policy, state: dict[Any, Any]) -> dict[Any, Any]:
     return state
 
 
-class _InProcess(TorchDistSaveShardedStrategy):  # type: ignore[misc]
-    """Megatron's sharded format through torch's writer, without helper processes."""
+def _write_sharded(state: dict[str, Any], folder: Path) -> None:
+    """Writes Megatron's sharded format through torch's writer, without helper processes.
 
-    def save(self, sharded_state_dict: Any, checkpoint_dir: Any) -> None:
-        renamed, _flat, _names = _replace_state_dict_keys_with_sharded_keys(
-            sharded_state_dict, self.keep_only_main_replica
-        )
-        save_sharded(
-            mcore_to_pyt_state_dict(renamed, False),
-            storage_writer=FileSystemWriter(
-                checkpoint_dir, single_file_per_rank=True, sync_files=True, overwrite=True
-            ),
-            planner=MCoreSavePlanner(dedup_replicated_tensors=False, flatten_state_dict=False),
-        )
+    Does what Megatron's `save` of version 0.16 does; later versions write another format.
+    """
+    sharded, common = save_preprocess(state)
+    if parallel.is_first():
+        torch.save(common, folder / COMMON)
+    renamed, _flat, _names = _replace_state_dict_keys_with_sharded_keys(
+        sharded, keep_only_main_replica=True
+    )
+    save_sharded(
+        mcore_to_pyt_state_dict(renamed, False),
+        storage_writer=FileSystemWriter(
+            folder, single_file_per_rank=True, sync_files=True, overwrite=True
+        ),
+        planner=MCoreSavePlanner(dedup_replicated_tensors=False, flatten_state_dict=False),
+    )
+    if parallel.is_first():
+        save_config(CheckpointingConfig("torch_dist"), str(folder))
+    parallel.barrier()
 
 
 def _last_line(error: BaseException) -> str:
