@@ -38,7 +38,7 @@ PACKAGES := firejail
 TEST_PACKAGES := bubblewrap curl postgresql redis-server chromium chromium-sandbox podman runc prometheus
 VENV_PYTHON := .venv/bin/python
 
-.PHONY: help setup demo real docs docs-serve test test-all test-packages mutants house proto proto-check breaking baseline unit clean
+.PHONY: help setup demo real docs docs-serve test test-all test-312 test-packages mutants house proto proto-check breaking baseline unit clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -81,6 +81,15 @@ test: setup test-packages house ## the quick tests and an eighth of the slow one
 
 test-all: setup test-packages house ## every test that can run on this machine
 	@$(VENV_PYTHON) tests/run.py --workers $(TEST_WORKERS) --all
+	$(MAKE) test-312
+
+test-312: ## the learner's tests on Python 3.12 with its megatron-core, where python3.12 runs
+	@if ! python3.12 -c '' 2>/dev/null; then
+		echo "tests: python3.12 does not run here: the learner was not tested on Python 3.12"
+	else
+		BASE_PYTHON=python3.12 PROJECT_VENV=.venv-312 SETUP_COMMAND="make test-312" deploy/setup/setup.sh project
+		.venv-312/bin/python -m pytest -q -n $(TEST_WORKERS) --dist loadfile tests/unit/learner tests/integration/learner
+	fi
 
 mutants: setup test-packages ## planted bugs against tests or simulator: make mutants [ONLY=name] [WITH=both]
 	@$(VENV_PYTHON) -m tests.mutants --with $(WITH) $(if $(ONLY),--only $(ONLY))
@@ -129,4 +138,4 @@ baseline: breaking ## what was added to the contracts is frozen with them
 	touch $@
 
 clean: ## remove environments and caches; runs/ stays
-	@rm -rf .venv .venv-sglang .venv-proto .venv-airline .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	@rm -rf .venv .venv-312 .venv-sglang .venv-proto .venv-airline .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

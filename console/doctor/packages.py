@@ -121,13 +121,20 @@ def _untested(names: set[str]) -> Iterator[Finding]:
 
 
 def pins(file: Path) -> dict[str, str]:
-    """Package to version of a file of NAME==VERSION lines. OSError."""
+    """Package to version of a file of NAME==VERSION lines, for this Python. Raises OSError."""
     found = {}
     for line in file.read_text(encoding="utf-8").splitlines():
-        name, equals, version = line.partition("#")[0].strip().partition("==")
-        if equals:
+        pin, _, marker = line.partition("#")[0].partition(";")
+        name, equals, version = pin.strip().partition("==")
+        if equals and for_this_python(marker):
             found[normal(name)] = version
     return found
+
+
+def for_this_python(marker: str) -> bool:
+    """Whether a requirement's marker admits this Python. Only `python_version` is read."""
+    bound = re.search(r"python_version\s*(<|>=)\s*['\"]3\.(\d+)['\"]", marker)
+    return bound is None or (sys.version_info.minor < int(bound[2])) == (bound[1] == "<")
 
 
 def normal(name: str) -> str:
@@ -139,7 +146,7 @@ def _requirements() -> Iterator[Needed]:
     for line in metadata.requires("toolwright") or ():
         named = re.match(r"[\w.-]+", line)
         extra = re.search(r"extra == ['\"]([\w.-]+)['\"]", line)
-        if named and normal(named[0]) != "toolwright":
+        if named and normal(named[0]) != "toolwright" and for_this_python(line):
             yield Needed(name=normal(named[0]), extra=extra[1] if extra else "")
 
 

@@ -9,7 +9,7 @@
 # nothing. Packages come from where the user's pip would take them (uv_like_pip.py); uv links both
 # environments' files to one cache, so torch is on the disk once.
 # BASE_PYTHON=... names the interpreter; else it is the first Python 3.11 or 3.12 on PATH that runs.
-# SETUP_COMMAND is what the user is told to run again.
+# PROJECT_VENV names another folder for the project's environment. SETUP_COMMAND is what the user is told to run again.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -18,7 +18,7 @@ root=$(cd "$here/../.." && pwd)
 cd "$here"
 uv_version=0.13.8
 extras=${EXTRAS:-all,dev}
-project=$root/.venv
+project=$root/${PROJECT_VENV:-.venv}
 sampler=$root/.venv-sglang
 installer=$project # the environment whose Python holds pip and uv
 again=${SETUP_COMMAND:-make setup}
@@ -98,11 +98,11 @@ setup_project() {
     have_uv
     local what=(--python "$project/bin/python" -c "$project_pins" -e "$root[$extras]")
     if ! has_gpu; then want_cpu_torch "this machine has no GPU" "${what[@]}"; fi
-    say "installing the project into .venv (extras: $extras)"
+    say "installing the project into ${project##*/} (extras: $extras)"
     uv pip install -q "${what[@]}"
     OMP_NUM_THREADS=1 "$project/bin/python" "$here/warm.py" torch transformers megatron.core grpc.aio pydantic
     stamp "$project" "$here/setup.sh" "$root/pyproject.toml" "$project_pins" >"$project/.setup-stamp"
-    say ".venv is ready ($((SECONDS - began)) s)"
+    say "${project##*/} is ready ($((SECONDS - began)) s)"
 }
 
 # claim FOLDER: what is made again is removed first, so it must be a folder that we made.

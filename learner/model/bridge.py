@@ -26,8 +26,10 @@ from safetensors.torch import save_file
 from learner import disk
 from learner.config.weights import Fusions, Recompute
 from learner.errors import ModelError
-from learner.model import experts, feed_forward, fusions, lora, spec
+from learner.model import experts, lora, spec
 from learner.model.architectures import bridge_classes, read_config
+from learner.model.kernels import fusions
+from learner.model.kernels.recompute import recompute_selectively
 from learner.model.packed import PackedRotary
 from learner.model.settings import check_settings, frequencies
 from learner.ranks import device, parallel
@@ -173,7 +175,7 @@ def new_model(bridge: Any, folder: Path) -> torch.nn.Module:
         model.rotary_pos_emb.inv_freq = scaled[0].to(device.device())
     experts.mark_expert_weights(model)
     if bridge.config.recompute_granularity == "selective":
-        feed_forward.recompute_selectively(model)
+        recompute_selectively(model)
     load_weights(bridge, model, folder)
     return model  # type: ignore[no-any-return]
 

@@ -27,7 +27,7 @@ def global_norm(optimizers: Sequence[Any]) -> float:
     """
     totals = []
     for optimizer in optimizers:
-        grads = optimizer.get_main_grads_for_grad_norm()
+        grads = _counted(optimizer)
         total = torch.zeros((), device=device.device())
         if grads:
             total = torch.stack(torch._foreach_norm(grads)).square().sum()
@@ -36,6 +36,13 @@ def global_norm(optimizers: Sequence[Any]) -> float:
             dist.all_reduce(total, group=group)
         totals.append(total)
     return math.sqrt(float(torch.stack(totals).sum()))
+
+
+def _counted(optimizer: Any) -> list[torch.Tensor]:
+    """Gradients of the weights that count on this rank. megatron-core 0.19 has another name."""
+    if hasattr(optimizer, "get_grads_for_grad_norm"):
+        return list(optimizer.get_grads_for_grad_norm())
+    return list(optimizer.get_main_grads_for_grad_norm())
 
 
 @torch.no_grad()

@@ -27,12 +27,15 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from megatron.core import dist_checkpointing
-from megatron.core.dist_checkpointing.core import CheckpointingException
+from megatron.core.dist_checkpointing.core import (
+    CheckpointingConfig,
+    CheckpointingException,
+    save_config,
+)
 from megatron.core.dist_checkpointing.mapping import ShardedTensor
+from megatron.core.dist_checkpointing.state_dict_utils import save_preprocess
 from megatron.core.dist_checkpointing.strategies.torch import (
     MCoreSavePlanner,
-    TorchDistSaveShardedStrategy,
     _replace_state_dict_keys_with_sharded_keys,
     mcore_to_pyt_state_dict,
 )
@@ -46,7 +49,7 @@ from learner.intake.ledger import Ledger
 from learner.model.policy import Policy
 from learner.ranks import device, parallel
 from learner.saving.folder_writer import FolderWriter
-from learner.saving.safe_load import CommonState, ShardedState, read_metadata
+from learner.saving.safe_load import COMMON, read_sharded
 from learner.saving.split_optimizer import is_split, restore_steps, split_state
 
 LATEST = "latest"
@@ -126,20 +129,37 @@ class Checkpoints:
             disk.write_flushed(unfinished / "state.json", json.dumps(dict(state), indent=1) + "\n")
             disk.write_flushed(unfinished / "ledger.jsonl", ledger.dump())
         parallel.barrier()
-        strategy = _InBackground(self._copies)
         with _refused(unfinished):
-            dist_checkpointing.save(
+            copies = self._copied(
                 {**_sharded(policy, loading=False), "rng": torch.get_rng_state()},
-                str(unfinished / "model"),
-                sharded_strategy=strategy,
+                unfinished / "model",
             )
         if self._group is None:
             self._group = dist.new_group(backend="gloo", timeout=parallel.RANKS_WAIT)
-        copies = strategy.copies
         self._writer.begin(
             lambda: self._write(unfinished, copies), lambda: self._name(unfinished, final)
         )
         return final
+
+    def _copied(self, state: dict[str, Any], folder: Path) -> Any:
+        """What this rank has to write, copied, in torch's form. Rank 0 writes the rest at once.
+
+        Does what Megatron's `save` of version 0.16 does; later versions write another format.
+        """
+        sharded, common = save_preprocess(state)
+        if parallel.is_first():
+            torch.save(common, folder / COMMON)
+            save_config(CheckpointingConfig("torch_dist"), str(folder))
+        renamed, _flat, _names = _replace_state_dict_keys_with_sharded_keys(
+            sharded, keep_only_main_replica=True
+        )
+        parts = [
+            part for found in renamed.values() for part in found if isinstance(part, ShardedTensor)
+        ]
+        named = {(part.key, part.global_offset): part.data for part in parts}
+        for part, copy in zip(parts, self._copies(named), strict=True):
+            part.data = copy
+        return mcore_to_pyt_state_dict(renamed, False)
 
     def _write(self, unfinished: Path, copies: Any) -> None:
         """Returns on rank 0 when every rank has written its part."""
@@ -173,11 +193,8 @@ class Checkpoints:
         anything that could run code (`safe_load`).
         """
         try:
-            loaded = dist_checkpointing.load(
-                {**_sharded(policy, loading=True), "rng": torch.get_rng_state()},
-                str(path / "model"),
-                sharded_strategy=ShardedState(read_metadata(path / "model")),
-                common_strategy=CommonState(),
+            loaded = read_sharded(
+                {**_sharded(policy, loading=True), "rng": torch.get_rng_state()}, path / "model"
             )
             with torch.no_grad():
                 policy.bare.load_state_dict(loaded["model"], strict=policy.adapters is None)
@@ -299,29 +316,6 @@ class HostCopies:
             copies.append(kept.copy_(tensor.detach(), non_blocking=True))
         torch.cuda.current_stream().synchronize()
         return copies
-
-
-class _InBackground(TorchDistSaveShardedStrategy):  # type: ignore[misc]
-    """Megatron's sharded format. `save` copies what this rank has to write; another thread writes
-    it."""
-
-    def __init__(self, host: HostCopies) -> None:
-        super().__init__("torch_dist", 1)
-        self._host = host
-        self.copies: Any = None
-        """The copied state in torch's form, after `save`."""
-
-    def save(self, sharded_state_dict: Any, checkpoint_dir: Any) -> None:
-        renamed, _flat, _names = _replace_state_dict_keys_with_sharded_keys(
-            sharded_state_dict, self.keep_only_main_replica
-        )
-        parts = [
-            part for found in renamed.values() for part in found if isinstance(part, ShardedTensor)
-        ]
-        named = {(part.key, part.global_offset): part.data for part in parts}
-        for part, copy in zip(parts, self._host(named), strict=True):
-            part.data = copy
-        self.copies = mcore_to_pyt_state_dict(renamed, False)
 
 
 @contextmanager

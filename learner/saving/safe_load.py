@@ -21,17 +21,21 @@ from pathlib import Path, PosixPath
 from typing import Any
 
 import torch
-from megatron.core.dist_checkpointing.dict_utils import nested_values
-from megatron.core.dist_checkpointing.mapping import ShardedTensor
-from megatron.core.dist_checkpointing.strategies.common import TorchCommonLoadStrategy
+from megatron.core.dist_checkpointing.dict_utils import merge, nested_values
+from megatron.core.dist_checkpointing.mapping import ShardedTensor, apply_factory_merges
+from megatron.core.dist_checkpointing.state_dict_utils import load_preprocess
 from megatron.core.dist_checkpointing.strategies.torch import (
     MCoreLoadPlanner,
-    TorchDistLoadShardedStrategy,
     _replace_sharded_keys_with_state_dict_keys,
     _replace_state_dict_keys_with_sharded_keys,
     _restore_dict_types,
     _unwrap_pyt_sharded_tensor,
     mcore_to_pyt_state_dict,
+)
+from megatron.core.dist_checkpointing.utils import extract_sharded_base
+from megatron.core.dist_checkpointing.validation import (
+    determine_global_metadata,
+    validate_sharding_integrity,
 )
 from torch.distributed.checkpoint import filesystem, metadata
 from torch.distributed.checkpoint._traverse import set_element
@@ -101,43 +105,44 @@ def read_metadata(folder: Path) -> metadata.Metadata:
     return found
 
 
-class CommonState(TorchCommonLoadStrategy):  # type: ignore[misc]
-    """The part that is the same on every rank: `common.pt`, by torch's safe unpickler."""
+def read_sharded(wanted: Any, folder: Path) -> Any:
+    """The checkpoint's values in the form of `wanted`, a state of Megatron's sharded tensors.
 
-    def load_common(self, checkpoint_dir: str | Path) -> Any:
-        path = Path(checkpoint_dir) / COMMON
-        return _load(path, str(path))
+    All ranks call it. Does what Megatron's `load` does, whose way to read differs between versions.
+    Raises CheckpointError, OSError, CheckpointException for other shapes or keys, and
+    UnpicklingError for objects that could run code.
+    """
+    known = read_metadata(folder)
+    common = _load(folder / COMMON, str(folder / COMMON))
+    state, kept, factories = load_preprocess(wanted)
+    merge(common, kept)
+    sharded, _ = extract_sharded_base(state)
+    _, everywhere = determine_global_metadata(sharded)
+    validate_sharding_integrity(everywhere)
+    merge(common, _sharded_values(sharded, folder, known))
+    return apply_factory_merges(common, factories)
 
 
-class ShardedState(TorchDistLoadShardedStrategy):  # type: ignore[misc]
-    """Megatron's `TorchDistLoadShardedStrategy` with a reader and a planner that run no code."""
-
-    def __init__(self, known: metadata.Metadata) -> None:
-        """known: metadata of the checkpoint to load."""
-        super().__init__()
-        self._known = known
-
-    def load(self, sharded_state_dict: Any, checkpoint_dir: Any) -> Any:
-        tensors = [one for one in nested_values(sharded_state_dict)
-                   if isinstance(one, ShardedTensor)]  # fmt: skip
-        renamed, flat, names = _replace_state_dict_keys_with_sharded_keys(sharded_state_dict)
-        state = mcore_to_pyt_state_dict(renamed, True)
-        load_sharded(
-            state,
-            storage_reader=_Reader(checkpoint_dir, self._known),
-            planner=_Planner(
-                shapes_validation_sharded_tensors=[
-                    one for one in tensors if not one.allow_shape_mismatch
-                ],
-                allow_shape_mismatch_sharded_tensors={
-                    one.key: one for one in tensors if one.allow_shape_mismatch
-                },
-            ),
-        )
-        plain = {key: _unwrap_pyt_sharded_tensor(value) for key, value in state.items()}
-        loaded = _replace_sharded_keys_with_state_dict_keys(plain, flat, names)
-        _restore_dict_types(loaded, sharded_state_dict)
-        return loaded
+def _sharded_values(sharded: Any, folder: Path, known: metadata.Metadata) -> Any:
+    tensors = [one for one in nested_values(sharded) if isinstance(one, ShardedTensor)]
+    renamed, flat, names = _replace_state_dict_keys_with_sharded_keys(sharded)
+    state = mcore_to_pyt_state_dict(renamed, True)
+    load_sharded(
+        state,
+        storage_reader=_Reader(folder, known),
+        planner=_Planner(
+            shapes_validation_sharded_tensors=[
+                one for one in tensors if not one.allow_shape_mismatch
+            ],
+            allow_shape_mismatch_sharded_tensors={
+                one.key: one for one in tensors if one.allow_shape_mismatch
+            },
+        ),
+    )
+    plain = {key: _unwrap_pyt_sharded_tensor(value) for key, value in state.items()}
+    loaded = _replace_sharded_keys_with_state_dict_keys(plain, flat, names)
+    _restore_dict_types(loaded, sharded)
+    return loaded
 
 
 class _Reader(filesystem.FileSystemReader):

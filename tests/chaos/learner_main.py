@@ -43,7 +43,7 @@ POINTS: dict[str, tuple[Any, str, int]] = {
     "samplers have some of the buckets": (Attempt, "send", 9),
     "the samplers go on, there is no folder": (GroupPublish, "commit", 2),
     "the step's line is written": (step, "report_step", 2),
-    "the checkpoint is copied": (checkpoint.dist_checkpointing, "save", 1),
+    "the checkpoint is copied": (checkpoint.Checkpoints, "_copied", 1),
     "the checkpoint is half written": (checkpoint, "save_sharded", 1),
     "the checkpoint is flushed and has no name": (disk, "flush_tree", 4),
     "the checkpoint is the newest, the engine does not know": (checkpoint.Checkpoints, "settle", 1),

@@ -13,7 +13,7 @@ from bench.gpu.stages import Figures, Scale, independent, machine
 from bench.gpu.stages.models import random_rows, sized_model, small_model
 from bench.gpu.stages.parity import train_once
 from learner.config.weights import Fusions, Optimizer, Recompute
-from learner.model import fusions
+from learner.model.kernels import fusions
 from learner.model.policy import Policy, load_policy
 from learner.training.batch import Row
 

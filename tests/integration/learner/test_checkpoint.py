@@ -308,7 +308,7 @@ def test_a_death_while_saving_leaves_the_previous_checkpoint(
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         if moment == "tensors":
-            patch.setattr("learner.saving.checkpoint.dist_checkpointing.save", die)
+            patch.setattr("learner.saving.checkpoint.save_sharded", die)
         else:
             patch.setattr(Path, "replace", die)
         checkpoints.save(policy, 2, "a", {"step": 2}, Ledger())

@@ -8,7 +8,7 @@ import pytest
 
 from learner.config.weights import Optimizer, Recompute
 from learner.errors import ModelError
-from learner.model import fusions
+from learner.model.kernels import fusions
 from learner.model.policy import load_policy
 from learner.training.batch import micro_batches
 from learner.training.step import gradients

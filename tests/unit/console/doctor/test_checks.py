@@ -295,6 +295,13 @@ def test_versions_beside_the_tested_ones_are_said(
     assert found[0].level is Level.WARNING
 
 
+def test_pins_are_those_of_this_python(tmp_path: Path) -> None:
+    file = tmp_path / "pins.txt"
+    lines = ("one==1; python_version < '3.3'", "one==2; python_version >= '3.3'", "two==3  # both")
+    file.write_text("\n".join(lines), encoding="utf-8")
+    assert packages.pins(file) == {"one": "2", "two": "3"}
+
+
 def test_a_run_folder_that_is_a_file_is_a_problem(tmp_path: Path) -> None:
     recipe = write(tmp_path)
     (tmp_path / "run").write_text("", encoding="utf-8")
