@@ -35,6 +35,8 @@ from toolwright.rpc.proxies import proxy_for
 AT_ONCE = 32
 REQUEST_S = 600.0
 """Longest silence of the server in one request, which may wait in its queue."""
+ANSWER_BYTES, ANSWER_BYTES_AN_ID = 1 << 20, 512
+"""Largest size of an answer: of all of it but the ids that were sent, and for each of these."""
 REMIND_S = 10.0
 """Time between two heartbeats, and between two reports of a wait."""
 BACKOFF = Backoff(0.1, 5.0)
@@ -154,13 +156,18 @@ class TeacherServer:
 
     def _ask(self, path: str, body: dict[str, Any] | None) -> dict[str, Any]:
         """Answer of the server; repeats the request until `patience` is over."""
+        ids = len(body["input_ids"]) if body is not None else 0
+        most = ANSWER_BYTES + ids * ANSWER_BYTES_AN_ID
         data = None if body is None else json.dumps(body).encode()
         request = Request(self.url + path, data, {"Content-Type": "application/json"})
         began, tries = time.monotonic(), 0
         while True:
             try:
                 with self._opener.open(request, timeout=REQUEST_S) as answer:
-                    return self._read(path, answer.status, answer.read())
+                    content = answer.read(most + 1)
+                    if len(content) > most:
+                        raise self._fault(f"answered {path} with more than {most:,} bytes")
+                    return self._read(path, answer.status, content)
             except HTTPError as error:
                 text = _quoted(error)
                 if error.code < 500 and error.code not in BUSY:

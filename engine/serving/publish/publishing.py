@@ -73,8 +73,8 @@ class Publisher:
         self._naming = asyncio.Lock()
         self._served: ServedWeights | None = None
         self._publishes: dict[Transport, Publish] = {}
-        self._memory: dict[str, asyncio.Task[int]] = {}
-        """Changes of the samplers' memory in progress, by name."""
+        self._memory: dict[tuple[str, str], asyncio.Task[int]] = {}
+        """Changes of the samplers' memory in progress, by name and learner."""
         self._evaluates_later = False
         """Whether the evaluations of the newest version wait for the samplers' memory."""
 
@@ -174,12 +174,12 @@ class Publisher:
     async def release_memory(self, learner: str) -> int:
         """Gives the samplers' memory to the learner, after a running evaluation. Returns the number
         of samplers that released it."""
-        return await self._change_memory("release", self._release(learner))
+        return await self._change_memory("release", learner, self._release(learner))
 
     async def resume_memory(self, learner: str) -> int:
         """Takes the samplers' memory back, for the newest version. Returns the number of samplers
         that sample again."""
-        return await self._change_memory("resume", self._resume(learner))
+        return await self._change_memory("resume", learner, self._resume(learner))
 
     def start(self, transport: Transport) -> Publish:
         """Starts a publish, or joins the same one. It goes on without its caller."""
@@ -207,12 +207,15 @@ class Publisher:
         tasks = (*(one.task for one in publishes), *memory)
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _change_memory(self, name: str, change: Coroutine[Any, Any, int]) -> int:
-        """Runs a change to its end, also without its caller; the same change again joins it."""
-        task = self._memory.get(name)
+    async def _change_memory(
+        self, name: str, learner: str, change: Coroutine[Any, Any, int]
+    ) -> int:
+        """Runs a change to its end, also without its caller; the learner's same call joins it."""
+        key = (name, learner)
+        task = self._memory.get(key)
         if task is None:
-            task = self._memory[name] = asyncio.get_running_loop().create_task(change)
-            task.add_done_callback(lambda _task: self._memory.pop(name))
+            task = self._memory[key] = asyncio.get_running_loop().create_task(change)
+            task.add_done_callback(lambda _task: self._memory.pop(key))
         else:
             change.close()
         return await asyncio.shield(task)

@@ -159,6 +159,14 @@ def test_an_answer_that_cannot_be_used(reply: Reply, says: str) -> None:
         teacher(url).logprobs([row(1, 2, targets=(1,))])
 
 
+def test_an_answer_without_end_is_refused() -> None:
+    with (
+        answering(lambda _: (200, b" " * (2 << 20))) as url,
+        pytest.raises(TeacherError, match=r"more than 1,049,600 bytes"),
+    ):
+        teacher(url).logprobs([row(1, 2, targets=(1,))])
+
+
 def test_a_refusal_does_not_wait_for_the_other_rows() -> None:
     begun = threading.Event()
 
