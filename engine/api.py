@@ -14,7 +14,6 @@ from engine.core.rewards import Score
 from engine.core.rewards.score import rewarded
 from engine.core.text.codec import HuggingFaceCodec
 from engine.core.text.cut import stop_cut
-from engine.core.text.foreign import OwnText
 from engine.core.text.messages import calls_of, content_of, opening, split_opening
 from engine.types import (
     Answer,
@@ -23,10 +22,12 @@ from engine.types import (
     Codec,
     Decision,
     End,
+    Rewrite,
     Say,
     ToolSpec,
     View,
 )
+from toolwright.chat.foreign import OwnText
 from toolwright.recipe.options import Options, needs
 
 __all__ = [
@@ -41,6 +42,7 @@ __all__ = [
     "Options",
     "OwnText",
     "Protocol",
+    "Rewrite",
     "Say",
     "Score",
     "Tagged",

@@ -124,7 +124,20 @@ class End:
     reason: StopReason = StopReason.NO_ACTION_IN_OUTPUT
 
 
-Decision = Calls | Say | Answer | End
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rewrite:
+    """The context is replaced: the next action is written after a prompt of `messages`.
+
+    The protocol's `prompt` renders them in place of the task's messages. The policy's tokens so far
+    stay in the record, in a sequence of their own.
+    """
+
+    messages: tuple[Mapping[str, Any], ...]
+    cause: str = "rewrite"
+    """Name of the cause in the record and in the learner's metrics."""
+
+
+Decision = Calls | Say | Answer | End | Rewrite
 """What a protocol decides about an action."""
 
 
@@ -142,6 +155,13 @@ class View:
     events: tuple[Event, ...]
     tools: tuple[ToolSpec, ...]
     """Tools that the sessions have now."""
+    context: int = 0
+    """Number of tokens in the context before an action. Only `Rewriting.rewrite` gets it."""
+    room: int = 0
+    """Number of tokens that the environment may still write. Only `Rewriting.rewrite` gets it."""
+    seen: str = ""
+    """Text of the last observation as the policy read it, its frame included. Only
+    `Rewriting.rewrite` gets it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,7 +248,7 @@ class Codec(Protocol):
         generation_prompt: bool = True,
     ) -> list[int]:
         """Token ids of messages through the chat template. Spellings of control tokens in messages
-        and tools stay text, except inside `engine.core.text.foreign.OwnText`."""
+        and tools stay text, except inside `toolwright.chat.foreign.OwnText`."""
         ...
 
     def guarded(self, text: str) -> str:

@@ -15,10 +15,8 @@ from typing import Any
 
 from toolwright.credit.signal import varies
 from toolwright.types import (
-    Author,
     CallRecord,
     Group,
-    Segment,
     Status,
     ToolErrorKind,
     Trajectory,
@@ -37,8 +35,10 @@ MOST_MEASURED = 32
 """Largest number of such figures in a line. A recipe may name any number."""
 DEVIATION = "_deviation"
 """Suffix of the standard deviation of a figure that is a list."""
-REWARD_FAILED, CUT = "reward_failed", "observation_truncated"
+REWARD_FAILED, CUT, FORKED = "reward_failed", "observation_truncated", "sequence_forked"
 """Kinds of the engine's events."""
+MOST_CAUSES = 8
+"""Largest number of causes of forks with a metric of their own."""
 _POLICY_ERRORS = (ToolErrorKind.INVALID_ACTION, ToolErrorKind.UNKNOWN_TOOL)
 _NO_FAILURE = (ToolErrorKind.NONE, ToolErrorKind.CANCELLED)
 
@@ -165,7 +165,7 @@ def trajectory_stats(groups: Sequence[Group], version: WeightVersion) -> dict[st
         "masked": len(everything) - len(kept),
         "outside_baseline": sum(t.outside_baseline for t in everything),
         "tokens_without_loss": sum(
-            len(s.token_ids) for t in kept for s in _written(t) if not s.trainable
+            len(s.token_ids) for t in kept for s in t.written if not s.trainable
         ),
     }
     stops = Counter(t.stop_reason.name.lower() for t in everything)
@@ -188,6 +188,7 @@ def trajectory_stats(groups: Sequence[Group], version: WeightVersion) -> dict[st
     out["total_length"] = _mean(
         [sum(len(s.token_ids) for s in q.segments) for t in kept for q in t.sequences]
     )
+    out.update(sequence_stats(kept))
     out["calls"] = _mean([len(t.calls) for t in kept])
     out["turns"] = _mean([t.turns for t in kept])
     out["truncated_fraction"] = _mean([float(t.status is Status.TRUNCATED) for t in kept])
@@ -199,7 +200,7 @@ def trajectory_stats(groups: Sequence[Group], version: WeightVersion) -> dict[st
     spent = out["generate_s"] + out["tool_s"]
     out["tool_fraction"] = out["tool_s"] / spent if spent else 0.0
     trained = [
-        {s.weight_version for s in _written(t) if s.trainable and s.weight_version} for t in kept
+        {s.weight_version for s in t.written if s.trainable and s.weight_version} for t in kept
     ]
     ages = [max(0, version.step - v.step) for versions in trained for v in versions]
     if ages:
@@ -207,6 +208,26 @@ def trajectory_stats(groups: Sequence[Group], version: WeightVersion) -> dict[st
         out["staleness_max"] = max(ages)
     out["versions_per_trajectory"] = _mean([len(t.weight_versions) for t in kept])
     return out
+
+
+def sequence_stats(trajectories: Sequence[Trajectory]) -> dict[str, float]:
+    """Sequences of a trajectory, share of tokens that are copies of another sequence's, and forks
+    of a trajectory by their cause."""
+    sequences = [sequence for t in trajectories for sequence in t.sequences]
+    shared = sum(sum(t.shared_prefixes) for t in trajectories)
+    tokens = sum(len(s.token_ids) for sequence in sequences for s in sequence.segments)
+    causes = Counter(
+        str(event.data.get("cause", "unknown"))
+        for t in trajectories
+        for event in t.events
+        if event.kind == FORKED
+    )
+    count = max(1, len(trajectories))
+    return {
+        "sequences": len(sequences) / count,
+        "shared_prefix_fraction": shared / max(1, tokens),
+        **{f"forks/{cause}": n / count for cause, n in causes.most_common(MOST_CAUSES)},
+    }
 
 
 def task_stats(
@@ -317,12 +338,6 @@ def _rewards_differ(group: Group) -> bool:
     """Whether rewards of the baseline differ and a member carries loss."""
     baseline = [t.reward for t in group.trajectories if not t.outside_baseline]
     return varies(baseline) and not all(t.masked for t in group.trajectories)
-
-
-def _written(trajectory: Trajectory) -> list[Segment]:
-    """Segments that the policy wrote."""
-    segments = (s for q in trajectory.sequences for s in q.segments)
-    return [s for s in segments if s.author is Author.MODEL]
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -13,7 +13,7 @@ from learner.intake.client import PUBLISH_S, EngineClient, lease_deadline
 from learner.intake.prefetch import Prefetch
 from learner.lock import only_learner
 from learner.loop.gauges import LoopGauges
-from learner.loop.handover import save
+from learner.loop.handover import finish_save, save
 from learner.loop.start import restore, start
 from learner.loop.state import Run
 from learner.loop.step import step
@@ -91,7 +91,9 @@ def run(recipe: Recipe, stop: Stop | None = None) -> Path:
         reference = None
         if table.kl.coefficient > 0:
             reference = policy.starting_model() or load_frozen(source, table.precision)
-        checkpoints = Checkpoints(recipe.run_folder / "checkpoints", table.keep_checkpoints)
+        checkpoints = held.enter_context(
+            Checkpoints(recipe.run_folder / "checkpoints", table.keep_checkpoints)
+        )
         version, ledger, resumed = restore(recipe, table, policy, checkpoints)
         with contextlib.ExitStack() as stack:
             report = stack.enter_context(
@@ -160,6 +162,8 @@ def run(recipe: Recipe, stop: Stop | None = None) -> Path:
             except EngineError as error:
                 if stop.requested is None:
                     raise
+                with contextlib.suppress(EngineError):
+                    finish_save(state)
                 raise stop.error(max(state.saved, 0), f" ({error})") from error
             if stopped:
                 raise stop.error(state.version.step)
@@ -176,8 +180,10 @@ def train(run: Run) -> bool:
             break
     stopped = run.version.step < steps
     begun = run.version.step > 0 or not stopped
+    finish_save(run)
     if begun and run.saved != run.version.step:
         save(run)
+        finish_save(run)
     run.publisher.settle()
     return stopped
 

@@ -65,7 +65,7 @@ def sft(recipe: Recipe, stop: Stop | None = None) -> Path:
         )
         tokenizer = TokenizerCheck(source, recipe.shared.policy.template)
         traces, heldout = _data(recipe, table, policy, tokenizer)
-        checkpoints = Checkpoints(home / "checkpoints", table.keep_checkpoints)
+        checkpoints = on.enter_context(Checkpoints(home / "checkpoints", table.keep_checkpoints))
         identity = _identity(policy, table, traces, heldout)
         resumed = checkpoints.resume(policy, identity)
         done = int(resumed[0]["step"]) if resumed is not None else 0

@@ -11,7 +11,7 @@ def member_of(record: Trajectory, attempt: str = "") -> Member:
     calls if it is not given."""
     if not attempt and record.calls:
         attempt = record.calls[-1].call_id.rsplit("/", 2)[0]
-    branch = next((one for one in record.sequences if one.parent), None)
+    branch = record.sequences[0] if record.sequences and record.sequences[0].parent else None
     return Member(
         trajectory=record.id,
         attempt=attempt,
@@ -29,7 +29,6 @@ def member_of(record: Trajectory, attempt: str = "") -> Member:
                 version=segment.weight_version,
                 trainable=segment.trainable,
             )
-            for sequence in record.sequences
-            for segment in sequence.segments
+            for segment in record.segments
         ),
     )

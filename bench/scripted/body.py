@@ -229,6 +229,7 @@ def read_request(
         images=images,
         prompt_ids=tuple(prompt) if images else (),
         top_logprobs=body.get("top_logprobs_num") or 0,
+        adapter=body.get("lora_path") or "",
     )
 
 

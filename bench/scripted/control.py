@@ -15,6 +15,7 @@ from typing import Any
 import orjson
 from aiohttp import web
 
+from bench.scripted.adapters import Adapters
 from bench.scripted.conversation import Conversations
 from bench.scripted.faults import Faults
 from bench.scripted.scheduler import Scheduler
@@ -38,11 +39,13 @@ class Control:
         scheduler: Scheduler,
         conversations: Conversations,
         faults: Faults,
+        adapters: Adapters,
         reads_images: bool,
         info: Mapping[str, Any],
     ) -> None:
         self._scheduler = scheduler
         self._conversations = conversations
+        self._adapters = adapters
         self._stale = faults.stale_weights
         self._failures_left = faults.fail_updates
         self._reads_images = reads_images
@@ -60,6 +63,7 @@ class Control:
             self.begin_weight_update, self.end_weight_update,
             self.update_weights_from_distributed, self.flush_cache,
             self.release_memory_occupation, self.resume_memory_occupation,
+            self.load_lora_adapter, self.unload_lora_adapter,
         )  # fmt: skip
         gets = (
             self.flush_cache, self.model_info, self.server_info, self.ready, self.health,
@@ -70,6 +74,7 @@ class Control:
             *(web.get(f"/{handler.__name__}", handler) for handler in gets),
             web.get("/health_generate", self.health),
             web.get("/v1/loads", self.loads),
+            web.get("/v1/models", self.models),
         ]
 
     async def abort_request(self, request: web.Request) -> web.Response:
@@ -193,6 +198,24 @@ class Control:
         memory.resume(body.get("tags") or ())
         return _after_death(request) if memory.died else _json(None)
 
+    async def load_lora_adapter(self, request: web.Request) -> web.Response:
+        """Loads an adapter beside the weights, also while replies grow."""
+        body = await _body(
+            request, needed="lora_name lora_path", strings="lora_name lora_path", flags="pinned"
+        )
+        return self._adapted(*await self._adapters.load(body["lora_name"], body["lora_path"]))
+
+    async def unload_lora_adapter(self, request: web.Request) -> web.Response:
+        """Unloads an adapter. Answers after the last reply that it samples."""
+        body = await _body(request, needed="lora_name", strings="lora_name")
+        return self._adapted(*await self._adapters.unload(body["lora_name"]))
+
+    async def models(self, _request: web.Request) -> web.Response:
+        """The model and its loaded adapters."""
+        every = {self._model_path: None, **dict.fromkeys(self._adapters.loaded, self._model_path)}
+        cards = [{"id": name, "object": "model", "parent": of} for name, of in every.items()]
+        return _json({"object": "list", "data": cards})
+
     async def flush_cache(self, _request: web.Request) -> web.Response:
         """Empties the prefix cache unless a reply holds some of it."""
         if self._flush():
@@ -256,6 +279,13 @@ class Control:
     async def _continue(self) -> Answer:
         await self._scheduler.resume()
         return True, ""
+
+    def _adapted(self, success: bool, message: str) -> web.Response:
+        body = {
+            "success": success, "error_message": message,
+            "loaded_adapters": dict(self._adapters.loaded),
+        }  # fmt: skip
+        return _json(body, status=200 if success else 400)
 
     def _flush(self) -> bool:
         if not self._scheduler.can_flush():

@@ -30,6 +30,8 @@ class _Conversation:
     cut: tuple[ScriptRequest, list[Token]] | None = None
     """The last reply, where it ended at its length."""
     cached: tuple[int, ...] = ()
+    cached_by: str = ""
+    """Adapter that computed them: each has a prefix cache of its own."""
 
     def spoken(self) -> list[Token]:
         return self.said + self.live
@@ -91,6 +93,7 @@ class Conversations:
             known.opening = None
             known.said, known.live = [], []
             known.cached = request.prompt + tuple(token.id for token in reply)
+            known.cached_by = request.adapter
 
     def forget_cache(self) -> None:
         """What flushing the prefix cache does; the turns stay."""
@@ -101,7 +104,7 @@ class Conversations:
 def _cached(known: _Conversation, request: GenerateRequest) -> int:
     """Tokens of the prompt that the prefix cache holds; at least one is always computed."""
     held, ids = known.cached, request.prompt
-    if not held or ids[: len(held)] != held:
+    if not held or ids[: len(held)] != held or known.cached_by != request.adapter:
         return 0
     return min(len(held), len(ids) - 1)
 

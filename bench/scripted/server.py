@@ -26,6 +26,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from bench.scripted import wire
+from bench.scripted.adapters import Adapters
 from bench.scripted.body import check_schema, read_request
 from bench.scripted.control import Control
 from bench.scripted.conversation import Conversations
@@ -84,6 +85,8 @@ class ScriptedSampler:
     """Number of the newest request bodies in `requests`."""
     watch: Watch | None = None
     log: ReplyLog | None = None
+    takes_adapters: bool = False
+    """Adapters can be loaded (`--enable-lora`)."""
     tensor_parallel: int = 1
     """Number of processes that the server reports."""
 
@@ -92,6 +95,7 @@ class ScriptedSampler:
         self._timing = self.timing or Timing()
         self._faults = self.faults or Faults()
         self._eos = frozenset(self.eos)
+        self._adapters = Adapters(enabled=self.takes_adapters)
         self._seen: deque[SeenRequest] = deque(maxlen=self.record)
         self._arrivals = itertools.count()
         self._conversations = Conversations()
@@ -117,6 +121,11 @@ class ScriptedSampler:
         return self._scheduler
 
     @property
+    def adapters(self) -> dict[str, str]:
+        """Folders of the loaded adapters, by name."""
+        return dict(self._adapters.loaded)
+
+    @property
     def groups(self) -> UpdateGroups:
         """The groups of processes for weight updates."""
         return self._control.groups
@@ -136,12 +145,13 @@ class ScriptedSampler:
             scheduler=self._scheduler,
             conversations=self._conversations,
             faults=self._faults,
+            adapters=self._adapters,
             reads_images=self.image_token is not None,
             info={
                 "model_path": "scripted", "incremental_streaming_output": self.incremental,
                 "skip_tokenizer_init": True, "stream_interval": 1, "max_running_requests": None,
                 "tp_size": self.tensor_parallel, "dp_size": 1, "pp_size": 1,
-                "context_length": self.context_length,
+                "enable_lora": self.takes_adapters or None, "context_length": self.context_length,
                 "max_req_input_len": self.context_length - 1,
             },
         )  # fmt: skip
@@ -220,9 +230,12 @@ class ScriptedSampler:
                 return await _failed_stream(http, str(error))
             return _error(str(error))
         try:
-            if not request.stream:
-                return await self._answer(request)
-            return await self._stream(http, request, self._faults.breaks.get(index), read_ns)
+            async with self._adapters.used(request.adapter):
+                if not request.stream:
+                    return await self._answer(request)
+                return await self._stream(http, request, self._faults.breaks.get(index), read_ns)
+        except RequestError as error:
+            return await _failed_stream(http, str(error)) if request.stream else _error(str(error))
         finally:
             await self._scheduler.forget(request.rid)
 

@@ -90,6 +90,8 @@ class GenerateRequest:
     images: tuple[bytes, ...] = ()
     prompt_ids: tuple[int, ...] = ()
     top_logprobs: int = 0
+    adapter: str = ""
+    """Name of the adapter that samples; empty = none."""
 
     @property
     def prompt(self) -> tuple[int, ...]:

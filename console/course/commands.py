@@ -21,7 +21,9 @@ from console.config import Service
 from console.errors import NothingStarted
 from console.machine import sampler_home
 from console.machine.processes import Command
+from toolwright.model.learner_memory import Settings
 from toolwright.process.packaged import packaged
+from toolwright.recipe import Recipe, tables_in_force
 
 OURS = {
     "engine": "engine.cli",
@@ -55,6 +57,17 @@ SHARED = 5
 """Exit code of an engine whose sampler another run uses: started again it would fight for it."""
 SAMPLER_GRACE_S = 3.0
 """It is told to stop when nothing that counts is in flight."""
+
+
+def adapter_flags(recipe: Recipe) -> tuple[str, ...]:
+    """SGLang's flags for the adapters that the recipe's run publishes; empty for whole weights."""
+    if not recipe.shared.run.publish_adapters:
+        return ()
+    learner = dict(tables_in_force(recipe)).get("learner")
+    if not isinstance(learner, Settings) or learner.lora is None:
+        return ()
+    rank = str(learner.lora.rank)
+    return ("--enable-lora", "--max-lora-rank", rank, "--lora-target-modules", "all")
 
 
 class Commands:
@@ -111,7 +124,8 @@ class Commands:
             launch = (sys.executable, str(serve), str(model), port)
             where = () if host in ("127.0.0.1", "localhost") else ("--host", host)
             environment = {**self._threads(), SGLANG: str(python)}
-        argv: tuple[str, ...] = (*launch, *where, "--skip-tokenizer-init", *table.flags)
+        more = ("--skip-tokenizer-init", *adapter_flags(self._setup.recipe), *table.flags)
+        argv: tuple[str, ...] = (*launch, *where, *more)
         return Command(
             name=name,
             argv=argv,

@@ -113,6 +113,8 @@ def doing(says: EngineSays | None, *, batch: int, steps: int) -> dict[str, str]:
     if rows:
         found["engine"] += f", {done:g} of {rows:g} evaluation rows"
     found["engine"] += f", {says.running} in flight"
+    if waiting := numbers.get("waiting_for_agents", 0):
+        found["engine"] += f", {waiting:g} wait for an agent"
     # The batch of step v + 1 is there once (v + 1) batches were accepted.
     missing = (says.step + 1) * batch - says.accepted
     if says.state == "publishing":

@@ -57,6 +57,8 @@ FLAGS = {
     "--sampling-backend": "pytorch",
     # Attention backend of a vision model's image encoder; the other backends need a GPU.
     "--mm-attention-backend": "sdpa",
+    # Used with --enable-lora alone; the other backends need a GPU.
+    "--lora-backend": "torch_native",
     # The learner computes in float32 too: their log-probs agree to about 1e-6.
     "--dtype": "float32",
     # The pool's size is said in tokens; the fraction only has to be small enough for a laptop.

@@ -25,6 +25,8 @@ from toolwright.imports import ImportPathError, load_object
 from toolwright.recipe import Recipe
 from toolwright.types import SamplingParams
 
+REPORTED_REWARD = "engine.core.rewards.reported:reported"
+
 
 def build_protocol(recipe: Recipe) -> Protocol:
     """The recipe's protocol. Raises StartupError, which names the path or option that does not
@@ -97,14 +99,15 @@ def build_sampling(recipe: Recipe) -> SamplingParams:
 def build_rewards(recipe: Recipe) -> Rewards:
     """The recipe's reward function with its rules for stops."""
     task = recipe.shared.task
+    reports = task.agent is not None and task.agent.reward_from == "agent"
     return Rewards(
-        task.reward,
+        REPORTED_REWARD if reports else task.reward,
         recipe.folder,
-        per_group=task.reward_per_group,
+        per_group=task.reward_per_group and not reports,
         seconds=task.reward_seconds,
         threads=task.reward_threads,
         rules=StopRules.of(task),
-        options=task.reward_options,
+        options=None if reports else task.reward_options,
     )
 
 

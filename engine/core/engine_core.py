@@ -30,7 +30,7 @@ from engine.core.build import (
 )
 from engine.core.protocols import Protocol
 from engine.core.rewards.rewards import Rewards
-from engine.core.rollout.assignment import RolloutContext
+from engine.core.rollout.assignment import OutsideRun, RolloutContext
 from engine.core.rollout.decide import Rules
 from engine.core.sampler.context import check_context
 from engine.core.sampler.fleet import Connect as ConnectSampler
@@ -41,6 +41,7 @@ from engine.core.text.conversation_codec import CALL_TAGS, ConversationCodec
 from engine.core.text.packed import PackedBytes
 from engine.core.tools.link.service_link import Connect as ConnectTools
 from engine.core.tools.services import ToolServices
+from engine.errors import StartupError
 from engine.types import Codec, ToolSpec
 from toolwright.recipe import Recipe, task_key
 
@@ -157,9 +158,15 @@ class EngineCore:
         self._stack.push_async_callback(self.tools.close)
         return await self.tools.open(wait_until_up=wait_until_up)
 
-    def rollout_context(self, task: str = "") -> RolloutContext:
-        """What the rollouts of a task share. Sampler and tools must be open."""
+    def rollout_context(self, task: str = "", outside: OutsideRun | None = None) -> RolloutContext:
+        """What the rollouts of a task share. Sampler and tools must be open. outside: runs the
+        attempts of the task's agent. Raises StartupError for an agent that nothing runs."""
         own = self.tasks[task]
+        if own.recipe.shared.task.agent is not None and outside is None:
+            raise StartupError(
+                f"{task_key(task)}.agent: only `engine serve` serves outside agents; leave the "
+                "table out here, and our own turn loop writes the trajectories"
+            )
         return RolloutContext(
             rules=Rules(
                 protocol=own.protocol,
@@ -171,6 +178,7 @@ class EngineCore:
             tools=self.tools,
             tokenizer_hash=self.codec.hash,
             failures=self.failures,
+            outside=outside,
         )
 
     @asynccontextmanager

@@ -23,7 +23,7 @@ def aligned(rows: Sequence[Sequence[str]], *, right: Sequence[int]) -> Iterator[
 
 def rate(found: Mapping[str, Any], *, share: bool | None = None) -> str:
     """A rate with its standard error and its denominator, in percent if it is a share. share: None
-    = a share unless the rate is above 1."""
+    = a share if the rate is between 0 and 1."""
     value, error = found["rate"], found["standard_error"]
     share = 0 <= value <= 1 if share is None else share
     form, digits = (".1%", ".1%") if share else (".4g", ".2g")

@@ -27,6 +27,7 @@ from engine.core.build import (
 )
 from engine.core.engine_core import EngineCore, TaskCore
 from engine.core.rehearsal import first_that_fits
+from engine.core.sampler.adapters import refuse_without_adapters
 from engine.core.sampler.control import WeightControl
 from engine.core.sampler.memory import refuse_kept_memory
 from engine.core.sampler.pool import SamplerPool
@@ -41,6 +42,9 @@ from engine.serving.crew.in_process import InProcessCrew
 from engine.serving.delivery.claims import Claims
 from engine.serving.delivery.delivery import Delivery
 from engine.serving.evaluation import EvaluationLane, check_tasks
+from engine.serving.ingress.agents import Agents
+from engine.serving.ingress.ingress_service import IngressServicer
+from engine.serving.ingress.keys import Keys
 from engine.serving.journal.fork import fork_from
 from engine.serving.journal.groups import StoredGroup
 from engine.serving.journal.identity import policy_identity, tasks_identity
@@ -55,6 +59,7 @@ from engine.serving.telemetry.metrics import Metrics
 from engine.serving.telemetry.page import metrics_page
 from engine.serving.telemetry.progress import EngineProgress
 from engine.serving.telemetry.traces import Traces, traces_of
+from toolwright.ingress.v1 import ingress_pb2, ingress_pb2_grpc
 from toolwright.model.beginning import first_policy, leave_fork
 from toolwright.model.fingerprint import fingerprint
 from toolwright.policy.v1 import policy_pb2, policy_pb2_grpc
@@ -98,6 +103,7 @@ class Engine:
         self._stop = asyncio.Event()
         self.metrics = Metrics()
         self._traces: Traces | None = None
+        self._agents: Agents | None = None
         self._progress = EngineProgress(recipe.shared.run.steps)
         self._drained = asyncio.Event()
 
@@ -151,6 +157,8 @@ class Engine:
         server = Server(self._table.listen or self._recipe.shared.run.engine, tokens=tokens_here())
         server.add(_ROLLOUT, self._register_rollout)
         server.add(_POLICY, self._register_policy)
+        if self._agents is not None:
+            server.add(_INGRESS, self._register_ingress)
         await server.start()
         stack.push_async_callback(server.stop, 1.0)
         if self._table.metrics_port:
@@ -175,6 +183,8 @@ class Engine:
         await self._open_journal(stack, sources)
         # Not earlier: a refused start must not rename the settings of the run.
         recipe.write_resolved("engine", self._table)
+        if any(task.agent for task in shared.each_task.values()):
+            self._agents = Agents(Keys(await self.journal.secret()), self.journal.durable)
         self._pool = await self._open_neighbours()
         places = Places(self._table.max_concurrent)
         crews = {name: self._crew(name, task, places) for name, task in core.tasks.items()}
@@ -209,6 +219,8 @@ class Engine:
         )
         # Sessions of trajectories that go on stay open; the others are closed.
         await core.tools.close_abandoned(await self._lane.resume())
+        if self._agents is not None:
+            self._agents.expect(self._lane.earlier_outside)
         await self._open_learners_side(stack)
 
     async def _open_journal(self, stack: AsyncExitStack, sources: Mapping[str, TaskSource]) -> None:
@@ -232,6 +244,8 @@ class Engine:
         pool = await core.open_pool()
         if shared.run.share_gpu:
             refuse_kept_memory(pool)
+        if shared.run.publish_adapters:
+            refuse_without_adapters(pool)
         tools = await core.open_tools(self.journal.owner, wait_until_up=self.journal.boot > 1)
         for task in shared.each_task.values():
             listed = [tool for name in task.tools or shared.tools for tool in tools[name]]
@@ -241,8 +255,11 @@ class Engine:
 
     def _crew(self, name: str, task: TaskCore, places: Places) -> InProcessCrew:
         own = task.recipe.shared
+        outside = None
+        if own.task.agent is not None and self._agents is not None:
+            outside = self._agents.of_task(own.task.agent)
         return InProcessCrew(
-            rollout_context=self._core.rollout_context(name),
+            rollout_context=self._core.rollout_context(name, outside),
             rewards=task.rewards,
             hook=build_group_hook(task.recipe),
             places=places,
@@ -260,7 +277,10 @@ class Engine:
         """Publishing, delivery and status."""
         recipe, shared = self._recipe, self._recipe.shared
         control = WeightControl(
-            self._pool, pause_mode=shared.sampler.pause, shares_gpu=shared.run.share_gpu
+            self._pool,
+            pause_mode=shared.sampler.pause,
+            shares_gpu=shared.run.share_gpu,
+            base=self._model if shared.run.publish_adapters else None,
         )
         self._claims = Claims(self.journal)
         self._publisher = Publisher(
@@ -293,6 +313,7 @@ class Engine:
             failures=self._core.failures,
             metrics=self.metrics,
             progress=self._progress,
+            agents=self._agents,
         )
 
     async def _source(self, name: str, task: TaskCore) -> TaskSource:
@@ -317,6 +338,8 @@ class Engine:
                 "tokenizer": self._core.codec.hash,
                 "policy.foreign_text": shared.policy.foreign_text,
                 "policy": await asyncio.to_thread(policy_identity, model),
+                # Absent from journals of engines that knew whole weights alone.
+                **({"published weights": "adapters"} if shared.run.publish_adapters else {}),
             }
         )
 
@@ -338,6 +361,8 @@ class Engine:
             finally:  # also if a background task failed: no trajectory outlives its services
                 if not lane.done():  # trajectories in flight go on in a later life
                     self._core.tools.keep_sessions_open()
+                    if self._agents is not None:
+                        self._agents.stop()
                 for task in (lane, stop):
                     task.cancel()
                 await asyncio.gather(lane, stop, return_exceptions=True)
@@ -389,6 +414,12 @@ class Engine:
     def _register_policy(self, server: object) -> None:
         policy_pb2_grpc.add_PolicyServiceServicer_to_server(self.policy_servicer(), server)
 
+    def _register_ingress(self, server: object) -> None:
+        if self._agents is None:
+            raise ValueError("no task of this engine has outside agents")
+        servicer = IngressServicer(self._agents, self._core.codec)
+        ingress_pb2_grpc.add_IngressServiceServicer_to_server(servicer, server)
+
     def rollout_servicer(self) -> RolloutServicer:
         """RolloutService of this engine, once it is assembled."""
         return RolloutServicer(
@@ -408,4 +439,5 @@ class Engine:
 
 
 _ROLLOUT = rollout_pb2.DESCRIPTOR.services_by_name["RolloutService"].full_name
+_INGRESS = ingress_pb2.DESCRIPTOR.services_by_name["IngressService"].full_name
 _POLICY = policy_pb2.DESCRIPTOR.services_by_name["PolicyService"].full_name

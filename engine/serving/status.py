@@ -14,6 +14,7 @@ from engine.core.tools.services import ToolServices
 from engine.serving.admission.train import TrainLane
 from engine.serving.delivery.delivery import Delivery
 from engine.serving.evaluation import EvaluationLane
+from engine.serving.ingress.agents import Agents
 from engine.serving.journal.journal import Journal
 from engine.serving.publish.publishing import Publisher
 from engine.serving.telemetry.metrics import Metrics
@@ -41,9 +42,10 @@ class EngineStatus:
         failures: Counter[str],
         metrics: Metrics,
         progress: EngineProgress,
+        agents: Agents | None = None,
     ) -> None:
         """run_folder: absolute path, which identifies the engine. steps: weight versions of the
-        run."""
+        run. agents: the outside attempts, if a task has agents of its own."""
         self.draining = False
         self._run_folder = run_folder
         self._steps = steps
@@ -57,6 +59,7 @@ class EngineStatus:
         self._failures = failures
         self._metrics = metrics
         self._progress = progress
+        self._agents = agents
 
     @property
     def state(self) -> str:
@@ -126,6 +129,8 @@ class EngineStatus:
             "sampler_requests": sum(one["in_flight"] for one in samplers),
             "tool_sessions": sum(one.open_sessions for one in services.values()),
             "tool_calls_in_flight": sum(one.calls_in_flight for one in services.values()),
+            "agents": self._agents.live if self._agents else 0,
+            "waiting_for_agents": self._agents.waiting if self._agents else 0,
         }
 
     def line(self) -> str:
@@ -160,6 +165,7 @@ class EngineStatus:
             full=self._lane.full,
             backlog=self._journal.backlog,
             commit_s=self._journal.commit_s,
+            commits=self._journal.commits,
             free=disk_usage(self._run_folder).free,
         )
         return parts.samplers(self._pool.statistics())

@@ -130,6 +130,10 @@ class Loss(Table):
     tau_negative: float = Field(default=1.05, gt=0, description="sapo's gate for A <= 0")
     entropy: float = Field(default=0.0, ge=0, description="bonus on a token's entropy")
     aggregation: AggregationName = "token-mean"
+    unit: Literal["trajectory", "sequence"] = Field(
+        default="trajectory",
+        description="of means over sequences: a trajectory's sequences share one weight, or not",
+    )
     norm: float = Field(default=1.0, gt=0, description="the constant of seq-sum-token-sum-norm")
     per_task: bool = Field(
         default=True,
@@ -151,8 +155,10 @@ class Loss(Table):
             negative=self.tau_negative,
         )
         norm = f" {self.norm:g}" if "norm" in AGGREGATIONS[self.aggregation].reads else ""
+        of_each = "unit" in AGGREGATIONS[self.aggregation].reads and self.unit == "sequence"
+        unit = " over single sequences" if of_each else ""
         bonus = f", entropy bonus {self.entropy:g}" if self.entropy else ""
-        return f"loss {self.kind}{settings}, {self.aggregation}{norm}{bonus}"
+        return f"loss {self.kind}{settings}, {self.aggregation}{norm}{unit}{bonus}"
 
     @model_validator(mode="before")
     @classmethod

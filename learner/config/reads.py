@@ -66,6 +66,7 @@ LEARNER: Mapping[str, tuple[Case, ...]] = {
         f"learner.loss.{key}": ({"learner.loss.kind": names_reading(key, LOSSES)},)
         for key in ("clip_low", "clip_high", "dual_clip", "tau_positive", "tau_negative")
     },
+    "learner.loss.unit": ({"learner.loss.aggregation": names_reading("unit", AGGREGATIONS)},),
     "learner.loss.norm": ({"learner.loss.aggregation": names_reading("norm", AGGREGATIONS)},),
     "learner.loss.per_task": ({"tasks": ON},),
     "learner.conflict_every": ({"tasks": ON},),

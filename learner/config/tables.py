@@ -50,6 +50,10 @@ class TrainingTable(ProcessTable):
     tokens_per_microbatch: int = Field(default=4096, ge=1)
     checkpoint_every: int = Field(default=10, ge=1, description="steps")
     keep_checkpoints: int = Field(default=2, ge=1)
+    background_checkpoints: bool = Field(
+        default=False,
+        description="write a checkpoint while training continues, from a copy in host memory",
+    )
 
     @property
     def frozen_models(self) -> int:
@@ -112,6 +116,10 @@ class LearnerTable(TrainingTable):
     publish: Publish = Field(default_factory=Publish)
     vision: Vision = Field(default="frozen", description="the tower of a policy that reads images")
     updates: int = Field(default=1, ge=1, description="optimizer steps that share one batch")
+    offload: bool = Field(
+        default=False,
+        description="gradients and optimizer lie in host memory between steps",
+    )
     keep_policies: int = Field(default=3, ge=2, description="published folders that stay on disk")
     probe_rows: int = Field(
         default=8,
@@ -201,7 +209,7 @@ class LearnerTable(TrainingTable):
             self.kl.summary,
             self._weights,
             f"staleness {shared.run.max_staleness}",
-            f"weights by {self.publish.way}",
+            f"{'adapters' if shared.run.publish_adapters else 'weights'} by {self.publish.way}",
         )
         return "; ".join(parts)
 
@@ -212,6 +220,21 @@ class LearnerTable(TrainingTable):
         return [
             f"means {'within each task' if self.loss.per_task else 'over all tasks'}, {weights}"
         ]
+
+    def conflict(self, shared: Shared) -> str:
+        if not shared.run.publish_adapters:
+            return ""
+        if self.lora is None:
+            return (
+                "run.publish_adapters = true without [learner.lora]: there are no adapters; write "
+                "[learner.lora], or set run.publish_adapters = false"
+            )
+        if self.publish.way != "folder":
+            return (
+                f"run.publish_adapters = true with learner.publish.way = {self.publish.way!r}: "
+                "adapters come by a folder; set learner.publish.way = 'folder'"
+            )
+        return ""
 
     def doubts(self, shared: Shared) -> list[str]:
         run, advantage = shared.run, self.advantage

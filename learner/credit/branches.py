@@ -8,6 +8,7 @@ A branch begins with a copy of its parent's tokens up to the fork, and each copy
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from learner.credit.members import Member
 from learner.maths.branches import shared_mean
 from learner.training.batch import Row
 from toolwright.types import Sequence as TokenSequence
+from toolwright.types import Trajectory
 
 
 def evened(
@@ -24,9 +26,9 @@ def evened(
 
     values: [T] of every row.
     """
-    known = {q.id: q for member in members for q in member.trajectory.sequences}
+    known = {q.id: q for member in members for q in _without_copies(member.trajectory)}
     of_row = {
-        place: member.trajectory.sequences[rows[place].sequence]
+        place: known[member.trajectory.sequences[rows[place].sequence].id]
         for member in members
         for place in member.rows
     }
@@ -36,6 +38,15 @@ def evened(
     paths = [origin(of_row[place], len(rows[place].tokens), known) for place in places]
     means = shared_mean(paths, [values[place].tolist() for place in places])
     return {place: np.array(mean) for place, mean in zip(places, means, strict=True)}
+
+
+def _without_copies(trajectory: Trajectory) -> list[TokenSequence]:
+    """The sequences; one that copies another one of its trajectory has no parent: its copy is not
+    trained, so it has no part in a mean."""
+    return [
+        replace(q, parent=None, fork_offset=None) if shared else q
+        for q, shared in zip(trajectory.sequences, trajectory.shared_prefixes, strict=True)
+    ]
 
 
 def origin(

@@ -86,7 +86,10 @@ def train(run: Imitation, done: int) -> None:
         stopped = not last and parallel.on_any(run.stop.requested is not None)
         if last or stopped or step % run.table.checkpoint_every == 0:
             state = {**run.identity, "step": step, "best": asdict(run.best)}
-            run.checkpoints.save(run.policy, step, "sft", state, Ledger())
+            run.checkpoints.settle()
+            run.checkpoints.begin(run.policy, step, "sft", state, Ledger())
+            if last or stopped or not run.table.background_checkpoints:
+                run.checkpoints.settle()
         if stopped:
             raise run.stop.error(step)
 

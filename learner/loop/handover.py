@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from learner.loop.state import Run, identity
+from learner.loop.state import Run, Saving, identity
 from learner.ranks import parallel
 
 
@@ -30,24 +30,49 @@ def offer(run: Run, *, moved: bool) -> None:
 
 
 def save(run: Run) -> None:
-    """Writes a checkpoint of weights and ledger, then acknowledges its groups."""
+    """Begins a checkpoint of weights and ledger, after the one before it is complete."""
     began = time.monotonic()
+    finish_save(run)
     state = {
         **identity(run.recipe, run.table, run.policy),
         "lineage": run.version.lineage,
         "step": run.version.step,
         "mark": parallel.from_first(run.ledger.mark),
     }
-    run.checkpoints.save(run.policy, run.version.step, run.version.lineage, state, run.ledger)
-    run.saved = run.version.step
-    acknowledge(run)
+    run.checkpoints.begin(run.policy, run.version.step, run.version.lineage, state, run.ledger)
+    run.saving = Saving(step=run.version.step, mark=state["mark"], began=began)
+    if not run.table.background_checkpoints:
+        finish_save(run)
+    run.seconds["checkpoint_s"] = run.seconds.get("checkpoint_s", 0.0) + time.monotonic() - began
+
+
+def finish_save_if_written(run: Run) -> None:
+    """`finish_save` if rank 0 has written the checkpoint in progress; all ranks call it."""
+    if run.saving is not None and parallel.from_first(run.checkpoints.written):
+        finish_save(run)
+
+
+def finish_save(run: Run) -> None:
+    """Waits for the checkpoint in progress, then acknowledges its groups. All ranks call it.
+
+    Raises CheckpointError if it could not be written.
+    """
+    if run.saving is None:
+        return
+    saving, run.saving = run.saving, None
+    run.checkpoints.settle()
+    run.saved = saving.step
+    run.seconds["checkpoint_written_s"] = time.monotonic() - saving.began
     if run.gauges is not None:
         run.gauges.saved()
-    run.seconds["checkpoint_s"] = time.monotonic() - began
+    acknowledge(run, saving.mark)
 
 
-def acknowledge(run: Run) -> None:
-    """Acknowledges the groups of the newest checkpoint; the ledger then drops their names."""
+def acknowledge(run: Run, mark: int) -> None:
+    """Acknowledges the groups up to the mark of the newest checkpoint.
+
+    The ledger then drops their names.
+    """
     if run.client is not None:
-        run.client.acknowledge(run.ledger.mark)
-        run.ledger.settle(run.ledger.mark)
+        run.client.acknowledge(mark)
+        run.ledger.settle(mark)

@@ -50,6 +50,8 @@ def start(run: Run, *, resumed: bool) -> None:
 
     Raises MismatchError if engine and learner were started with different recipes or policies.
     """
+    if run.table.offload:
+        run.policy.states.leave()
     _agree(run, resumed=resumed)
     if run.client is not None and run.recipe.shared.run.share_gpu:
         run.client.resume_memory()  # a learner before may have died during its step
@@ -83,5 +85,5 @@ def _agree(run: Run, *, resumed: bool) -> None:
             parent = first.parent
     run.published_folder = run.by_folder.publish(run.policy, run.version, parent).folder
     if resumed:
-        acknowledge(run)
+        acknowledge(run, run.ledger.mark)
     run.report.say(f"published {run.version} from {run.policy.source}")

@@ -29,6 +29,17 @@ from toolwright.recipe import Recipe
 from toolwright.types import WeightVersion
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saving:
+    """A checkpoint in progress."""
+
+    step: int
+    mark: int
+    """Its groups are acknowledged up to this sequence number; read on rank 0."""
+    began: float
+    """On the monotonic clock."""
+
+
 @dataclass(slots=True, kw_only=True)
 class Run:
     """One run. `client`, `prefetch`, `log`, `gauges` and `traces` exist on rank 0 only."""
@@ -60,7 +71,9 @@ class Run:
     images: dict[str, Image] | None = None
     """Images of this step's groups by hash; None if the policy reads text alone."""
     saved: int = -1
-    """Step of the newest checkpoint."""
+    """Step of the newest complete checkpoint."""
+    saving: Saving | None = None
+    """The checkpoint in progress; the same on all ranks."""
     broken: int = 0
     """Steps in a row without a finite gradient."""
     worthless: int = 0
@@ -88,7 +101,12 @@ class Run:
     @property
     def by_folder(self) -> FolderPublisher:
         """Publishes by folders, which every lineage begins with."""
-        return FolderPublisher(self.client, self.policies, kept=self.table.keep_policies)
+        return FolderPublisher(
+            self.client,
+            self.policies,
+            kept=self.table.keep_policies,
+            adapters=self.recipe.shared.run.publish_adapters,
+        )
 
     @property
     def publisher(self) -> FolderPublisher | BroadcastPublisher:

@@ -14,7 +14,7 @@ from learner.errors import CollapsedError, DivergedError, WorthlessError
 from learner.intake.client import EngineClient
 from learner.intake.images import load_images
 from learner.intake.lease import Leased, lease_step
-from learner.loop.handover import offer, save
+from learner.loop.handover import finish_save, finish_save_if_written, offer, save
 from learner.loop.report import report_step
 from learner.loop.rows import prepare
 from learner.loop.state import Run
@@ -49,6 +49,7 @@ def step(run: Run) -> bool:
         if run.client is not None:
             run.client.release_memory()  # the publish gives it back
         parallel.barrier()
+    run.policy.states.come_back()
     batch = prepare(run, leased.groups if leased is not None else None)
     trained = time.monotonic()
     update = improve(
@@ -75,6 +76,8 @@ def step(run: Run) -> bool:
     run.seconds["train_s"] = time.monotonic() - trained + batch.logprobs_s
     run.broken = run.broken + 1 if update.broken and not update.moved else 0
     run.version = replace(at, step=at.step + 1)
+    if run.table.offload:
+        run.policy.states.leave()  # before the samplers take their memory again
     if run.broken < MOST_BROKEN:
         offer(run, moved=update.moved > 0)
     collapsed: str | None = None
@@ -97,6 +100,10 @@ def step(run: Run) -> bool:
     out_of_patience = 0 < run.table.patience_steps <= run.worthless
     if last or out_of_patience or collapsed or run.version.step % run.table.checkpoint_every == 0:
         save(run)
+    else:
+        finish_save_if_written(run)
+    if last or out_of_patience or collapsed:
+        finish_save(run)
     if out_of_patience and not last:
         raise WorthlessError(
             f"{run.worthless} steps in a row taught nothing, up to step {run.version.step}: "

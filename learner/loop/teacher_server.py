@@ -3,8 +3,8 @@
 Invariants
 - At most AT_ONCE requests are in flight, one a row.
 - An answer counts only if it has the ids that were sent and finite log-probs.
-- A server that does not answer, or has no room, gets the request again for `patience` seconds. A
-  refusal raises at once, and ends the other requests' repetitions.
+- A server that does not answer, or has no room, gets the request again for `patience` seconds.
+- A refusal ends the repetition of all requests. It raises after the requests in flight.
 
 SGLang scores a prompt at temperature 1, whatever the request says (measured with 0.5.23). So a row
 that was sampled at another temperature is refused.
@@ -44,7 +44,7 @@ QUOTED = 300
 
 
 class TeacherServer:
-    """A teacher behind `url`.
+    """The teacher that the server at `url` holds.
 
     patience: longest time to repeat a request, in seconds. say: reports a long wait.
     """
@@ -88,7 +88,8 @@ class TeacherServer:
 
         heartbeat: called every REMIND_S seconds while requests are in flight.
 
-        Raises TeacherError if the server refuses a row, answers in another form, or stays away.
+        Raises TeacherError if the server refuses a row, answers in another form, or stays out of
+        reach.
         """
         for row in rows:
             warm = row.temperature[row.target] != 1.0
@@ -100,8 +101,8 @@ class TeacherServer:
                 )
         self._given_up.clear()
         with ThreadPoolExecutor(AT_ONCE, "teacher") as pool:
-            asked = [pool.submit(self._row, row) for row in rows]
-            pending = set(asked)
+            requests = [pool.submit(self._row, row) for row in rows]
+            pending = set(requests)
             try:
                 while pending:
                     done, pending = wait(pending, REMIND_S, return_when=FIRST_EXCEPTION)
@@ -109,7 +110,7 @@ class TeacherServer:
                         one.result()
                     if pending:
                         heartbeat()
-                return [one.result() for one in asked]
+                return [one.result() for one in requests]
             finally:
                 self._given_up.set()
                 pool.shutdown(wait=False, cancel_futures=True)
@@ -123,7 +124,7 @@ class TeacherServer:
                 "input_ids": tokens,
                 "stream": False,
                 "return_logprob": True,
-                "logprob_start_len": start,  # whose own log-prob is null
+                "logprob_start_len": start,  # the first log-prob that is sent is null
                 "sampling_params": {"max_new_tokens": 0, "temperature": 1.0},
             },
         )
@@ -132,7 +133,7 @@ class TeacherServer:
         try:
             pairs = [(value, int(token)) for value, token, *_ in scored or ()]
             values = np.array([float(value) for value, _ in pairs[1:]], dtype=np.float32)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise self._fault(f"gave log-probs of another form: {str(scored)[:QUOTED]}") from None
         same = (
             len(pairs) == len(tokens) - start
@@ -161,8 +162,7 @@ class TeacherServer:
                 with self._opener.open(request, timeout=REQUEST_S) as answer:
                     return self._read(path, answer.status, answer.read())
             except HTTPError as error:
-                with error:
-                    text = error.read(QUOTED).decode(errors="replace")
+                text = _quoted(error)
                 if error.code < 500 and error.code not in BUSY:
                     raise self._fault(f"refused {path} with HTTP {error.code}: {text}") from None
                 why = f"answered HTTP {error.code}: {text}"
@@ -196,6 +196,15 @@ class TeacherServer:
 
     def _fault(self, what: str) -> TeacherError:
         return TeacherError(f"the teacher {self.url} {what}")
+
+
+def _quoted(error: HTTPError) -> str:
+    """The beginning of a refusal's text; "" if the connection breaks off before it."""
+    with error:
+        try:
+            return error.read(QUOTED).decode(errors="replace")
+        except (OSError, HTTPException):
+            return ""
 
 
 def _opener(url: str) -> OpenerDirector:

@@ -1,11 +1,11 @@
-"""Teachers of a distillation: frozen models, here or behind a server, that score the policy's own
-tokens.
+"""Teachers of a distillation: frozen models that score the policy's own tokens. The learner or a
+server holds them.
 
 Invariants
 - A teacher has the policy's token ids. Ids of another tokenizer may be valid ids of it too, so no
   later check would notice.
 - Tasks that name one folder or server share one teacher.
-- Rank 0 asks servers; all ranks get the answers.
+- Rank 0 sends the requests to servers; all ranks get the answers.
 """
 
 from __future__ import annotations

@@ -31,20 +31,33 @@ class Tasks:
 
 
 def mixed_weights(
-    counts: Sequence[int], of_row: Sequence[int], tasks: Tasks, mode: str, *, norm: float = 1.0
+    counts: Sequence[int],
+    of_row: Sequence[int],
+    tasks: Tasks,
+    mode: str,
+    *,
+    norm: float = 1.0,
+    trajectories: Sequence[str] | None = None,
+    copies: Sequence[float] | None = None,
 ) -> list[float]:
     """Like `aggregation.token_weights`, for a batch with several tasks.
 
     of_row: task of each sequence, as its index in `tasks`.
     """
     if not tasks.per_task or "norm" in AGGREGATIONS[mode].reads:
-        plain = token_weights(list(counts), mode, norm=norm)
+        plain = token_weights(counts, mode, norm=norm, trajectories=trajectories, copies=copies)
         factors = [share * len(tasks.names) for share in tasks.shares]
         return [factors[task] * weight for task, weight in zip(of_row, plain, strict=True)]
     out = [0.0] * len(counts)
     for task, share in enumerate(tasks.shares):
         places = [place for place, own in enumerate(of_row) if own == task]
-        own_weights = token_weights([counts[place] for place in places], mode, norm=norm)
+        own_weights = token_weights(
+            [counts[place] for place in places],
+            mode,
+            norm=norm,
+            trajectories=trajectories and [trajectories[place] for place in places],
+            copies=copies and [copies[place] for place in places],
+        )
         for place, weight in zip(places, own_weights, strict=True):
             out[place] = share * weight
     return out

@@ -15,6 +15,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -240,19 +241,34 @@ def save_folder(bridge: Any, model: torch.nn.Module, source: Path, folder: Path)
 
 
 def write_folder(saved: PolicyFiles, folder: Path) -> None:
-    """Writes `folder` completely or not at all. Replaces an existing folder of that name.
+    """Writes `folder` as `_complete` does. Adapters are merged into its weights, and separate in a
+    folder inside."""
+    with _complete(folder) as unfinished:
+        _save_weights(saved.weights, unfinished)
+        _copy_the_rest(saved.source, unfinished, saved.dtype)
+        if saved.adapters is not None:
+            lora.write(saved.adapters, unfinished / lora.FOLDER, saved.source)
 
-    The folder is on disk when this returns: a power cut does not leave it empty. Adapters are
-    merged into its weights, and separate in a folder inside.
+
+def write_adapters(saved: lora.SavedAdapters, source: Path, folder: Path) -> None:
+    """Writes PEFT's two files into `folder`, as `_complete` does. source: folder of the frozen
+    weights."""
+    with _complete(folder) as unfinished:
+        lora.write(saved, unfinished, source)
+
+
+@contextmanager
+def _complete(folder: Path) -> Iterator[Path]:
+    """Yields a folder that becomes `folder`, completely or not at all. Replaces an existing folder
+    of that name.
+
+    The folder is on disk at the end: a power cut does not leave it empty.
     """
     for left in folder.parent.glob(f".{folder.name}.*"):
         shutil.rmtree(left)  # from a process that died here
     unfinished = folder.with_name(f".{folder.name}.{os.getpid()}")
     unfinished.mkdir(parents=True)
-    _save_weights(saved.weights, unfinished)
-    _copy_the_rest(saved.source, unfinished, saved.dtype)
-    if saved.adapters is not None:
-        lora.write(saved.adapters, unfinished / lora.FOLDER, saved.source)
+    yield unfinished
     disk.flush_tree(unfinished)
     if folder.exists():
         old = folder.with_name(f".{folder.name}.{os.getpid()}.old")

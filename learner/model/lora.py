@@ -25,7 +25,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 from learner.config.weights import Lora
 from learner.errors import ModelError
@@ -34,6 +34,8 @@ from learner.ranks import parallel
 
 FOLDER = "adapter"
 """Name of the subfolder of a published folder that has the adapter alone, as PEFT reads it."""
+
+CONFIG, TENSORS = "adapter_config.json", "adapter_model.safetensors"
 
 _ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")
 _STEMS = {
@@ -123,14 +125,30 @@ class Adapters(torch.nn.Module):
 
     def saved(self) -> SavedAdapters:
         """A copy of the adapters in host memory."""
-        tensors = {}
+        tensors = {
+            name: tensor.detach().to("cpu", copy=True).contiguous()
+            for name, tensor in self._by_name()
+        }
+        return SavedAdapters(tensors=tensors, lora=self.lora)
+
+    def load(self, folder: Path) -> None:
+        """Copies the adapters of a folder that `write` left. Raises ModelError if they differ in
+        names or shapes."""
+        stored = load_file(folder / TENSORS)
+        own = dict(self._by_name())
+        if {name: t.shape for name, t in stored.items()} != {n: t.shape for n, t in own.items()}:
+            raise ModelError(f"{folder} holds other adapters than learner.lora describes")
+        with torch.no_grad():
+            for name, tensor in own.items():
+                tensor.copy_(stored[name])
+
+    def _by_name(self) -> Iterator[tuple[str, torch.Tensor]]:
+        """(PEFT's name, tensor) of every A and B."""
         for number, own in enumerate(self.own):
             for name, low in own.items():
                 stem = f"base_model.model.model.layers.{number}.{_STEMS[name]}.{name}"
-                for half, tensor in (("A", low.a), ("B", low.b)):
-                    copy = tensor.detach().to("cpu", copy=True).contiguous()
-                    tensors[f"{stem}.lora_{half}.weight"] = copy
-        return SavedAdapters(tensors=tensors, lora=self.lora)
+                yield f"{stem}.lora_A.weight", low.a
+                yield f"{stem}.lora_B.weight", low.b
 
     def _add(
         self,
@@ -169,9 +187,9 @@ class SavedAdapters:
 
 
 def write(saved: SavedAdapters, folder: Path, base: Path) -> None:
-    """Writes PEFT's two files into a new folder. base: folder of the frozen weights."""
-    folder.mkdir()
-    save_file(dict(saved.tensors), folder / "adapter_model.safetensors", metadata={"format": "pt"})
+    """Writes PEFT's two files into a folder without them. base: folder of the frozen weights."""
+    folder.mkdir(exist_ok=True)
+    save_file(dict(saved.tensors), folder / TENSORS, metadata={"format": "pt"})
     config = {
         "peft_type": "LORA",
         "task_type": "CAUSAL_LM",
@@ -184,9 +202,12 @@ def write(saved: SavedAdapters, folder: Path, base: Path) -> None:
         "fan_in_fan_out": False,
         "inference_mode": True,
     }
-    (folder / "adapter_config.json").write_text(
-        json.dumps(config, indent=2) + "\n", encoding="utf-8"
-    )
+    (folder / CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+
+
+def is_adapter(folder: Path) -> bool:
+    """Whether the folder holds adapters alone."""
+    return (folder / CONFIG).is_file() and not (folder / "config.json").is_file()
 
 
 _MATRICES = {

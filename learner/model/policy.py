@@ -32,8 +32,9 @@ from learner.model import bridge as bridges
 from learner.model import gradient_norm, muon
 from learner.model.experts import has_experts
 from learner.model.head import Head
-from learner.model.lora import Adapters, WithoutAdapters, detached_adapters
-from learner.ranks import parallel
+from learner.model.host_states import HostStates
+from learner.model.lora import Adapters, WithoutAdapters, detached_adapters, is_adapter
+from learner.ranks import device, parallel
 
 BUCKET_NUMBERS: int | None = None
 """Size of what is exchanged at a time with `parallel.overlap`; None is Megatron's, 40 million
@@ -106,6 +107,8 @@ class Policy(Model):
     optimizer: Any
     settings: Optimizer
     peaks: list[float]
+    states: HostStates
+    """Moves gradients and the optimizer's state out of the GPU's memory and back."""
     gather_pending: bool = False
     """Whether weights of other data-parallel ranks may be those before the last update."""
 
@@ -179,6 +182,14 @@ class Policy(Model):
         self.gather()
         bridges.save_folder(self.bridge, self.bare, self.source, folder)
 
+    def save_adapters(self, folder: Path) -> None:
+        """Leaves a complete PEFT folder of the adapters. Raises ModelError without adapters."""
+        if self.adapters is None:
+            raise ModelError("the policy has no adapters: set learner.lora")
+        if parallel.is_first():
+            bridges.write_adapters(self.adapters.saved(), self.source, folder)
+        parallel.barrier()
+
 
 def load_policy(
     folder: Path,
@@ -246,6 +257,12 @@ def load_policy(
     if layout.overlap:
         bridge.config.no_sync_func = wrapped.no_sync  # but in the last micro-batch
     bridge.config.grad_scale_func = optimizer.scale_loss
+    states = HostStates(
+        optimizer,
+        list(wrapped.parameters()),
+        [buffer.grad_data for buffer in (*wrapped.buffers, *wrapped.expert_parallel_buffers)],
+        device.device(),
+    )
     policy = Policy(
         bridge=bridge,
         network=wrapped,
@@ -256,6 +273,7 @@ def load_policy(
         optimizer=optimizer,
         settings=settings,
         peaks=peaks,
+        states=states,
     )
     policy.apply_settings()
     return policy
@@ -274,25 +292,30 @@ def load_frozen(folder: Path, precision: str) -> Model:
 
 @contextmanager
 def borrowed_weights(model: Model, folder: Path) -> Iterator[None]:
-    """The folder's weights in the place of the model's, inside of the block.
+    """The weights of a published folder in the place of the model's, inside of the block.
 
     The model's own weights are kept in host memory, and are always restored to the bit.
     """
     if isinstance(model, Policy):
         model.gather()
-    own = [p.detach().to("cpu", copy=True) for p in model.bare.parameters()]
     adapters = model.adapters
+    alone = adapters is not None and is_adapter(folder)
+    changed = list((adapters if alone and adapters is not None else model.bare).parameters())
+    own = [p.detach().to("cpu", copy=True) for p in changed]
     try:
-        with detached_adapters(model.bare):
-            bridges.load_weights(model.bridge, model.bare, folder)
-        if adapters is not None:
-            adapters.on = False  # a published folder has them merged
+        if adapters is not None and alone:
+            adapters.load(folder)
+        else:
+            with detached_adapters(model.bare):
+                bridges.load_weights(model.bridge, model.bare, folder)
+            if adapters is not None:
+                adapters.on = False  # the folder has them merged
         yield
     finally:
         if adapters is not None:
             adapters.on = True
         with torch.no_grad():
-            for parameter, value in zip(model.bare.parameters(), own, strict=True):
+            for parameter, value in zip(changed, own, strict=True):
                 parameter.copy_(value)
 
 

@@ -5,9 +5,12 @@ distributed format (readable at another tensor-parallel size), `state.json` and 
 is written under another name, flushed to disk, renamed, and then named by the file `latest`. A
 crash in between leaves the previous checkpoint in place.
 
+`begin` copies the state to host memory; a thread writes the copy while training continues. Its
+messages between ranks have a gloo group of their own, since training uses the others meanwhile.
+
 The tensors are written by torch's own file writer in this process. Megatron's default forks
 writers. That is slow for small models, since a helper interpreter starts, and a process with a gRPC
-channel must not fork.
+channel must not fork. For the same reason Megatron's own asynchronous save is not used.
 
 Does not know what the numbers in `state` mean.
 """
@@ -16,17 +19,20 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from megatron.core.dist_checkpointing.core import (
     CheckpointingConfig,
     CheckpointingException,
     save_config,
 )
+from megatron.core.dist_checkpointing.mapping import ShardedTensor
 from megatron.core.dist_checkpointing.state_dict_utils import save_preprocess
 from megatron.core.dist_checkpointing.strategies.torch import (
     MCoreSavePlanner,
@@ -41,7 +47,8 @@ from learner import disk
 from learner.errors import CheckpointError
 from learner.intake.ledger import Ledger
 from learner.model.policy import Policy
-from learner.ranks import parallel
+from learner.ranks import device, parallel
+from learner.saving.folder_writer import FolderWriter
 from learner.saving.safe_load import COMMON, read_sharded
 from learner.saving.split_optimizer import is_split, restore_steps, split_state
 
@@ -50,11 +57,23 @@ _METADATA = {"chained_optim_avoid_prefix": True}
 
 
 class Checkpoints:
-    """The checkpoints of one run, in one folder."""
+    """The checkpoints of one run, in one folder. At most one is in progress.
+
+    A context manager; its exit waits for a checkpoint in progress.
+    """
 
     def __init__(self, folder: Path, kept: int) -> None:
         self.folder = folder
         self._kept = kept
+        self._writer = FolderWriter()
+        self._copies = HostCopies()
+        self._group: Any = None
+
+    def __enter__(self) -> Checkpoints:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._writer.__exit__(*error)
 
     def sweep(self) -> None:
         """Removes unfinished files of a process that died. Rank 0 calls it first."""
@@ -79,9 +98,28 @@ class Checkpoints:
     def save(
         self, policy: Policy, step: int, tag: str, state: Mapping[str, Any], ledger: Ledger
     ) -> Path:
-        """Writes and names a checkpoint; all ranks call it. Returns its folder.
+        """Writes and names a checkpoint; all ranks call it. Returns its folder."""
+        final = self.begin(policy, step, tag, state, ledger)
+        self.settle()
+        return final
 
-        tag: part of the folder's name: the lineage, so that two lineages never share a folder.
+    @property
+    def written(self) -> bool:
+        """Whether this rank has written a checkpoint that `settle` has not returned yet."""
+        return self._writer.done
+
+    def settle(self) -> None:
+        """Waits for the checkpoint in progress; all ranks call it. Raises CheckpointError."""
+        self._writer.settle()
+        parallel.barrier()
+
+    def begin(
+        self, policy: Policy, step: int, tag: str, state: Mapping[str, Any], ledger: Ledger
+    ) -> Path:
+        """Copies the state and begins to write it; all ranks call it. Returns its later folder.
+
+        The weights may change afterwards. tag: part of the folder's name: the lineage, so that two
+        lineages never share a folder. `settle` must have returned the checkpoint before.
         """
         final = self.folder / f"step-{step:08d}-{tag}"
         unfinished = self.folder / f".{final.name}.unfinished"
@@ -91,17 +129,55 @@ class Checkpoints:
             disk.write_flushed(unfinished / "state.json", json.dumps(dict(state), indent=1) + "\n")
             disk.write_flushed(unfinished / "ledger.jsonl", ledger.dump())
         parallel.barrier()
-        try:
-            _write_sharded(
+        with _refused(unfinished):
+            copies = self._copied(
                 {**_sharded(policy, loading=False), "rng": torch.get_rng_state()},
                 unfinished / "model",
             )
-        except (OSError, CheckpointException) as error:
-            raise CheckpointError(
-                f"cannot write {unfinished} ({_last_line(error)}): make room on the disk. The "
-                "previous checkpoint is complete"
-            ) from error
+        if self._group is None:
+            self._group = dist.new_group(backend="gloo", timeout=parallel.RANKS_WAIT)
+        self._writer.begin(
+            lambda: self._write(unfinished, copies), lambda: self._name(unfinished, final)
+        )
+        return final
+
+    def _copied(self, state: dict[str, Any], folder: Path) -> Any:
+        """What this rank has to write, copied, in torch's form. Rank 0 writes the rest at once.
+
+        Does what Megatron's `save` of version 0.16 does; later versions write another format.
+        """
+        sharded, common = save_preprocess(state)
         if parallel.is_first():
+            torch.save(common, folder / COMMON)
+            save_config(CheckpointingConfig("torch_dist"), str(folder))
+        renamed, _flat, _names = _replace_state_dict_keys_with_sharded_keys(
+            sharded, keep_only_main_replica=True
+        )
+        parts = [
+            part for found in renamed.values() for part in found if isinstance(part, ShardedTensor)
+        ]
+        named = {(part.key, part.global_offset): part.data for part in parts}
+        for part, copy in zip(parts, self._copies(named), strict=True):
+            part.data = copy
+        return mcore_to_pyt_state_dict(renamed, False)
+
+    def _write(self, unfinished: Path, copies: Any) -> None:
+        """Returns on rank 0 when every rank has written its part."""
+        with _refused(unfinished):
+            save_sharded(
+                copies,
+                storage_writer=FileSystemWriter(
+                    unfinished / "model", single_file_per_rank=True, sync_files=True, overwrite=True
+                ),
+                planner=MCoreSavePlanner(dedup_replicated_tensors=False, flatten_state_dict=False),
+                process_group=self._group,
+            )
+
+    def _name(self, unfinished: Path, final: Path) -> None:
+        """Makes the folder the newest checkpoint, on rank 0."""
+        if not parallel.is_first():
+            return
+        with _refused(unfinished):
             disk.flush_tree(unfinished)
             shutil.rmtree(final, ignore_errors=True)
             disk.rename_flushed(unfinished, final)
@@ -109,8 +185,6 @@ class Checkpoints:
             disk.write_flushed(pointer, final.name + "\n")
             disk.rename_flushed(pointer, self.folder / LATEST)
             self._delete_old(final)
-        parallel.barrier()
-        return final
 
     def load(self, policy: Policy, path: Path) -> None:
         """Weights, optimizer and random state into `policy`; all ranks call it.
@@ -222,27 +296,38 @@ def _whole(policy: Policy, state: dict[Any, Any]) -> dict[Any, Any]:
     return state
 
 
-def _write_sharded(state: dict[str, Any], folder: Path) -> None:
-    """Writes Megatron's sharded format through torch's writer, without helper processes.
+class HostCopies:
+    """Copies of tensors in host memory. With CUDA it is pinned, and used again for each checkpoint:
+    pinning takes longer than the copy."""
 
-    Does what Megatron's `save` of version 0.16 does; later versions write another format.
-    """
-    sharded, common = save_preprocess(state)
-    if parallel.is_first():
-        torch.save(common, folder / COMMON)
-    renamed, _flat, _names = _replace_state_dict_keys_with_sharded_keys(
-        sharded, keep_only_main_replica=True
-    )
-    save_sharded(
-        mcore_to_pyt_state_dict(renamed, False),
-        storage_writer=FileSystemWriter(
-            folder, single_file_per_rank=True, sync_files=True, overwrite=True
-        ),
-        planner=MCoreSavePlanner(dedup_replicated_tensors=False, flatten_state_dict=False),
-    )
-    if parallel.is_first():
-        save_config(CheckpointingConfig("torch_dist"), str(folder))
-    parallel.barrier()
+    def __init__(self) -> None:
+        self._pinned: dict[tuple[Any, ...], torch.Tensor] = {}
+
+    def __call__(self, tensors: Mapping[tuple[Any, ...], torch.Tensor]) -> list[torch.Tensor]:
+        """The copies, in order. Keys: one for each tensor, the same for the next checkpoint."""
+        if not device.has_cuda():
+            return [tensor.detach().clone() for tensor in tensors.values()]
+        copies = []
+        for name, tensor in tensors.items():
+            kept = self._pinned.get(name)
+            if kept is None or kept.shape != tensor.shape or kept.dtype != tensor.dtype:
+                kept = torch.empty_like(tensor, device="cpu", pin_memory=True)
+                self._pinned[name] = kept
+            copies.append(kept.copy_(tensor.detach(), non_blocking=True))
+        torch.cuda.current_stream().synchronize()
+        return copies
+
+
+@contextmanager
+def _refused(unfinished: Path) -> Iterator[None]:
+    """Raises CheckpointError in place of an error of the disk."""
+    try:
+        yield
+    except (OSError, CheckpointException) as error:
+        raise CheckpointError(
+            f"cannot write {unfinished} ({_last_line(error)}): make room on the disk. The "
+            "previous checkpoint is complete"
+        ) from error
 
 
 def _last_line(error: BaseException) -> str:

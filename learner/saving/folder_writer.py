@@ -1,10 +1,10 @@
-"""Writes a version's folder in the background while the run continues.
+"""Writes a folder in the background while the run continues: a version's, or a checkpoint.
 
 Invariants
 - At most one folder is in progress. `settle` waits for it and raises its error.
-- The engine learns of a folder only when it is complete and on disk.
+- A folder is announced only when it is complete and on disk.
 
-Owns the thread. Does not know weights or the engine: both come as functions.
+Owns the thread. Does not know what is written: it comes as functions.
 """
 
 from __future__ import annotations
@@ -35,10 +35,14 @@ class FolderWriter:
         if kind is None:
             self.settle()
         elif self._in_progress is not None:
-            # The samplers have the version, and a later start needs its folder. The error that ends
-            # the run is raised already.
+            # A later start needs the folder. The error that ends the run is raised already.
             wait([self._in_progress])
         self._thread.shutdown()
+
+    @property
+    def done(self) -> bool:
+        """Whether a folder is written that `settle` has not returned yet."""
+        return self._in_progress is not None and self._in_progress.done()
 
     def begin(self, write: Callable[[], object], announce: Callable[[], object]) -> None:
         """Begins to write a folder and then to announce it. No other folder may be in progress."""

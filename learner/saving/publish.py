@@ -44,11 +44,14 @@ class FolderPublisher:
     """Publishes versions of one run by folders. All ranks call `publish` and `republish`.
 
     client: rank 0's; None elsewhere. root: folder of the published folders. kept: number of folders
-    that stay.
+    that stay. adapters: the folders hold the policy's adapters alone.
     """
 
-    def __init__(self, client: EngineClient | None, root: Path, *, kept: int) -> None:
+    def __init__(
+        self, client: EngineClient | None, root: Path, *, kept: int, adapters: bool
+    ) -> None:
         self._client = client
+        self._adapters = adapters
         self._root = root
         self._kept = kept
 
@@ -61,7 +64,10 @@ class FolderPublisher:
         """
         started = time.monotonic()
         folder = folder_of(self._root, version)
-        policy.save(folder)
+        if self._adapters:
+            policy.save_adapters(folder)
+        else:
+            policy.save(folder)
         return self._load(version, folder, parent, export_s=time.monotonic() - started)
 
     def republish(self, version: WeightVersion, folder: Path) -> Published:

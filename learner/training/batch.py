@@ -2,6 +2,8 @@
 
 Invariants
 - A row is one sequence, cut after its last policy token: nothing later can change its loss.
+- Each completion of a trajectory is a target in one row at most: a sequence's copy of its parent's
+  tokens is input only.
 - Observation tokens are input and never target; their log-probs are never read.
 - A token's weight in the loss is fixed for the whole batch before it is split. So any split into
   micro-batches or data-parallel ranks gives the same gradient.
@@ -44,6 +46,8 @@ class Row:
     """Images in order, each with all of its tokens before the last target."""
     sequence: int = 0
     """Index among the trajectory's sequences."""
+    copies: float = 1.0
+    """The row counts in the loss as that many copies of it, above 0."""
     silent: bool = False
     """Whether no member of the group has an advantage."""
     weight: float = 0.0
@@ -116,7 +120,8 @@ def rows_of(
     version: t.WeightVersion | None = None,
     images: Mapping[str, Image] | None = None,
 ) -> list[Row]:
-    """A row without advantages for every sequence that has a target; no row if masked.
+    """A row without advantages for every sequence that has a target and a weight above 0; no row
+    if masked.
 
     temperature: of segments that state none. Temperature 0 counts as 1: the sampler reports greedy
     tokens' log-probs undivided. version: segments of this version are fresh. images: by hash, all
@@ -134,12 +139,13 @@ def rows_of(
             "policy (tools still get the tasks' images)"
         )
     rows = []
+    shared_prefixes = trajectory.shared_prefixes
     for place, sequence in enumerate(trajectory.sequences):
         segments = sequence.segments
         sizes = [len(segment.token_ids) for segment in segments]
         target = np.repeat(np.array([s.trainable for s in segments], dtype=bool), sizes)
-        target[:1] = False
-        if not target.any():
+        target[: max(1, shared_prefixes[place])] = False
+        if not (sequence.weight > 0 and target.any()):
             continue
         end = int(np.flatnonzero(target)[-1]) + 1
         sampled_at = [s.sampling.temperature if s.sampling else None for s in segments]
@@ -152,6 +158,7 @@ def rows_of(
             Row(
                 advantage=np.zeros(end, dtype=np.float32),
                 sequence=place,
+                copies=sequence.weight,
                 trajectory=trajectory.id,
                 tokens=np.array(sequence.token_ids[:end], dtype=np.int64),
                 target=target[:end],

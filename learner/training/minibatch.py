@@ -43,11 +43,21 @@ class MiniBatch:
     def weighed(self) -> list[Row]:
         """The rows that can move the weights, with each target's weight in the loss."""
         mode, norm = self.loss.aggregation, self.loss.norm
+        copies = [row.copies for row in self.rows]
+        units = [row.trajectory for row in self.rows] if self.loss.unit == "trajectory" else None
         if self.tasks is None:
-            weights = token_weights(self.counts, mode, norm=norm)
+            weights = token_weights(self.counts, mode, norm=norm, trajectories=units, copies=copies)
         else:
             of_row = [row.task for row in self.rows]
-            weights = mixed_weights(self.counts, of_row, self.tasks, mode, norm=norm)
+            weights = mixed_weights(
+                self.counts,
+                of_row,
+                self.tasks,
+                mode,
+                norm=norm,
+                trajectories=units,
+                copies=copies,
+            )
         return [replace(self.rows[place], weight=weights[place]) for place in self.forwarded()]
 
     def live(self) -> list[int]:
@@ -93,14 +103,26 @@ class MiniBatch:
         return sums
 
     def drop(self, places: Sequence[int]) -> list[str]:
-        """Drops rows, from the means too. Returns their trajectories."""
-        for place in places:
+        """Drops rows, and all others of their trajectories, from the means too. Returns the
+        trajectory of each dropped row."""
+        broken = {self.rows[place].trajectory for place in places}
+        lost = [place for place in self.live() if self.rows[place].trajectory in broken]
+        for place in lost:
             self.counts[place] = 0
-        return [self.rows[place].trajectory for place in places]
+        return [self.rows[place].trajectory for place in lost]
 
     def drop_unreadable(self, places: Sequence[int]) -> list[str]:
-        """Drops rows whose inputs are not finite. Returns their trajectories."""
+        """Drops rows whose inputs are not finite, like `drop`."""
         return self.drop([p for p in places if not inputs_are_finite(self.rows[p])])
+
+
+def split(rows: Sequence[Row], parts: int) -> list[list[Row]]:
+    """The rows of each of `parts` mini-batches. All rows of a trajectory are in one."""
+    numbers: dict[str, int] = {}
+    found: list[list[Row]] = [[] for _ in range(parts)]
+    for row in rows:
+        found[numbers.setdefault(row.trajectory, len(numbers)) % parts].append(row)
+    return found
 
 
 def inputs_are_finite(row: Row) -> bool:

@@ -5,9 +5,10 @@ Invariants
   `maths.correction`). All rows that count are judged, also those that cannot move the weights.
 - Rows that cannot move the weights are not forwarded. They stay in the metrics, and in the means
   unless the recipe drops them. Without a row left there is no optimizer step.
-- No broken number reaches the weights. A row leaves the batch and its means, and is counted, if an
-  input, log-prob, loss or gradient of it is not finite. If the gradient is still not finite, the
-  weights do not move. All ranks decide alike.
+- All rows of a trajectory are in one optimizer step.
+- No broken number reaches the weights. All rows of a trajectory leave the batch and its means, and
+  are counted, if an input, log-prob, loss or gradient of one of them is not finite. If the gradient
+  is still not finite, the weights do not move. All ranks decide alike.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from learner.model.head import Entropy
 from learner.model.policy import Model, Policy
 from learner.ranks import device
 from learner.training.batch import Row
-from learner.training.minibatch import MiniBatch, add_stats, counts_of
+from learner.training.minibatch import MiniBatch, add_stats, counts_of, split
 from learner.training.objective import Objective, PolicyObjective
 from learner.training.step import gradients, own_micro_batches
 from learner.training.task_gradients import TaskGradients
@@ -100,13 +101,13 @@ def improve(
     done = Update(rate=policy.set_rate(step, steps))
     parts = [
         MiniBatch(
-            rows=list(chunk),
+            rows=chunk,
             counts=counts_of(chunk, drop_silent=drop_silent),
             loss=objective.loss,
             all_rows=objective.moves_all_rows,
             tasks=tasks,
         )
-        for chunk in (rows[start::updates] for start in range(updates))
+        for chunk in split(rows, updates)
     ]
     parts = [part for part in parts if part.forwarded()]
     for part in parts:

@@ -8,6 +8,7 @@ credit/                from rewards to advantages
 process/, imports.py   running on a machine; objects that a recipe names
 script.py              files of a recipe as programs
 model/                 the folder of a run's policy
+chat/                  its tokenizer and chat template: messages to token ids
 reading/               how outside input is read: rows, actions, answers, pixels
 model_api/             OpenAI-compatible endpoints: addresses, refused keys, streams, answers
 text/, page/           text and pages for people and prompts

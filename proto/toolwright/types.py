@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from toolwright.vocabulary import Author as Author
@@ -122,6 +122,8 @@ class Sequence:
     parent: str | None = None
     fork_offset: int | None = None
     agent: str = ""
+    weight: float = 1.0
+    """The sequence counts in the loss as that many copies of it. 0 or more; 0 = not trained on."""
 
     @property
     def token_ids(self) -> Ids:
@@ -168,6 +170,14 @@ class Sequence:
         return tuple(
             dict.fromkeys(s.weight_version for s in self.segments if s.weight_version is not None)
         )
+
+
+def weighed(sequences: Iterable[Sequence], weights: Mapping[str, float]) -> tuple[Sequence, ...]:
+    """The sequences with these weights, by their ids; others stay as they are."""
+    return tuple(
+        replace(sequence, weight=weights[sequence.id]) if sequence.id in weights else sequence
+        for sequence in sequences
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -310,12 +320,37 @@ class Trajectory:
     @property
     def response_tokens(self) -> int:
         """Tokens that the policy wrote."""
-        return sum(
-            len(segment.token_ids)
-            for sequence in self.sequences
-            for segment in sequence.segments
-            if segment.author is Author.MODEL
-        )
+        return sum(len(segment.token_ids) for segment in self.written)
+
+    @property
+    def written(self) -> tuple[Segment, ...]:
+        """Segments that the policy wrote, without copies."""
+        return tuple(segment for segment in self.segments if segment.author is Author.MODEL)
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """Segments of all sequences in order, without the copies that a fork inside of this
+        trajectory makes."""
+        found = []
+        for sequence, shared in zip(self.sequences, self.shared_prefixes, strict=True):
+            at = 0
+            for segment in sequence.segments:
+                if at >= shared:
+                    found.append(segment)
+                at += len(segment.token_ids)
+        return tuple(found)
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """Weights of sequences other than 1, by their ids."""
+        return {q.id: q.weight for q in self.sequences if q.weight != 1}
+
+    @property
+    def shared_prefixes(self) -> tuple[int, ...]:
+        """Number of tokens at the start of each sequence that are a copy of another one of this
+        trajectory. 0 for a branch of another trajectory."""
+        known = {q.id for q in self.sequences}
+        return tuple((q.fork_offset or 0) if q.parent in known else 0 for q in self.sequences)
 
     @property
     def turns(self) -> int:

@@ -185,6 +185,8 @@ def _sequence_to_proto(sequence: t.Sequence) -> pb.Sequence:
     )
     if sequence.fork_offset is not None:
         out.fork_offset = sequence.fork_offset
+    if sequence.weight != 1:
+        out.weight = sequence.weight
     return out
 
 
@@ -195,6 +197,7 @@ def _sequence_from_proto(sequence: pb.Sequence) -> t.Sequence:
         parent=sequence.parent or None,
         fork_offset=sequence.fork_offset if sequence.HasField("fork_offset") else None,
         agent=sequence.agent,
+        weight=sequence.weight if sequence.HasField("weight") else 1.0,
     )
 
 

@@ -100,16 +100,15 @@ def read(trajectory: Trajectory, tags: Tags, tool: str = "search") -> Dialogue:
 def _pieces(trajectory: Trajectory, texts: tuple[str, ...]) -> Iterator[Piece]:
     """A piece for each run of segments of one author in one turn."""
     before = None
-    for sequence in trajectory.sequences:
-        for segment in sequence.segments:
-            here = (segment.author, segment.turn)
-            if here == before or segment.author is Author.PROMPT:
-                continue
-            before = here
-            if segment.author is Author.MODEL:
-                text = texts[segment.turn] if segment.turn < len(texts) else ""
-                yield Piece(speaker=Speaker.POLICY, text=text)
-            elif segment.author is Author.TOOL:
-                yield Piece(speaker=Speaker.DOCUMENTS)
-            else:
-                yield Piece(speaker=Speaker.CORRECTION)
+    for segment in trajectory.segments:
+        here = (segment.author, segment.turn)
+        if here == before or segment.author is Author.PROMPT:
+            continue
+        before = here
+        if segment.author is Author.MODEL:
+            text = texts[segment.turn] if segment.turn < len(texts) else ""
+            yield Piece(speaker=Speaker.POLICY, text=text)
+        elif segment.author is Author.TOOL:
+            yield Piece(speaker=Speaker.DOCUMENTS)
+        else:
+            yield Piece(speaker=Speaker.CORRECTION)

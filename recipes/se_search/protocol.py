@@ -16,6 +16,8 @@ Invariants
 - Pure, and it never raises for anything that a policy writes.
 - After t_max turns one more is sampled, in which only an answer is carried out.
 - There is no call for the memory: its blocks are words of the policy, like its thoughts.
+- With `forget_above` the context begins anew where it is full. It holds the question, the notes so
+  far, and the last documents, which no note is about yet.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from toolwright.reading.actions import Tags
 from toolwright.text.filling import filled
 from toolwright.types import Author, StopReason, Task
 
-from .blocks import action_of
+from .blocks import action_of, bodies
 from .prompts import Styled
 
 QUESTION = "{question}"
@@ -46,6 +48,8 @@ class SearchOptions(Styled):
     correction: str | None = None
     """Answer to an invalid action; "" = it ends the trajectory, None = that of the style."""
     observation: str = "\n<{documents}>{text}</{documents}>\n"
+    forget_above: int = Field(0, ge=0)
+    """Tokens of the context above which the question with the notes replaces it; 0 = never."""
     search_tool: str = "search"
     argument: str = "query"
 
@@ -105,6 +109,25 @@ class SeSearch:
         if view.turn >= self._options.t_max or not self._correction:
             return api.nothing_done(body)
         return api.Say(text=self._correction, author=Author.SYSTEM)
+
+    def rewrite(self, view: api.View, codec: api.Codec) -> api.Rewrite | None:
+        """The question with the notes so far and the last documents, where the context is full."""
+        most = self._options.forget_above
+        if not most or view.context <= most:
+            return None
+        messages = api.opening(view.task)
+        asked = [place for place, one in enumerate(messages) if one.get("role") == "user"]
+        if not asked:
+            return None
+        tag = self.tags.memory
+        notes = [body for text in view.actions for body in bodies(text, tag)] if tag else []
+        lines = [
+            api.content_of(messages[asked[-1]]),
+            *(f"<{tag}>{note}</{tag}>" for note in notes),
+            view.seen.strip(),
+        ]
+        messages[asked[-1]] = {"role": "user", "content": "\n".join(lines)}
+        return api.Rewrite(messages=tuple(messages), cause="full")
 
     def frame(
         self, stop: str | None, codec: api.Codec, author: Author = Author.TOOL

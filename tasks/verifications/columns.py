@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from tasks.errors import NotMade
+from toolwright.reading.patches import changed_paths
 from toolwright.reading.task_rows.data import data_in
 from toolwright.reading.task_rows.refusal import RowRefused
 from toolwright.reading.task_rows.rows import first, holds
@@ -24,7 +25,6 @@ _PROTECTED = (
     *("pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml"),
     *("sitecustomize.py", "usercustomize.py", "*.pth", "*.egg-link"),
 )
-_CHANGED = re.compile(r"^diff --git a/(\S.*?) b/(\S.*)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,8 +110,13 @@ def names_of_id(id: str) -> dict[str, str]:
     }
 
 
-def changed_by(patch: str) -> set[str]:
-    return {path for pair in _CHANGED.findall(patch) for path in pair}
+def changed_by(patch: str) -> list[tuple[str, str]]:
+    """(path before, path after) of each file of a patch. Raises RowRefused if they cannot be
+    read."""
+    try:
+        return changed_paths(patch)
+    except ValueError as error:
+        raise RowRefused("no_patch", str(error)) from None
 
 
 def common_settings(

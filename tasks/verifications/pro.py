@@ -10,6 +10,7 @@ repository is in /app, and the tests take at most an hour.
 from __future__ import annotations
 
 import shlex
+from itertools import chain
 from pathlib import Path
 
 from tasks.verifications.columns import (
@@ -63,6 +64,7 @@ def by_scripts(row: Row, options: Options, image: str, run: str, parser: str) ->
     named = text_of(row, "image_name", "docker_image")
     before = text_of(row, "before_repo_set_cmd").strip().rpartition("\n")[2]
     files = ",".join(tests_of(row, "selected_test_files_to_run"))
+    gold = chain.from_iterable(changed_by(text_of(row, "patch")))
     return Made(
         id=id,
         settings={
@@ -70,7 +72,7 @@ def by_scripts(row: Row, options: Options, image: str, run: str, parser: str) ->
             "command": _COMMAND.format(before=before, files=shlex.quote(files), folder=_FOLDER),
             "report": "results",
             "seconds": options.seconds or _SECONDS,
-            **common_settings(changed_by(text_of(row, "patch")), (), _OTHER_RUNNERS),
+            **common_settings(gold, (), _OTHER_RUNNERS),
             "fail_to_pass": fail,
             "pass_to_pass": succeed,
         },

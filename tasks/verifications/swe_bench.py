@@ -8,10 +8,10 @@ This does not: the submission's `setup.py` would run before the tests, and could
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain
 
 from tasks.verifications.columns import (
     Made,
@@ -31,17 +31,8 @@ SWE_BENCH_IMAGE = "swebench/sweb.eval.x86_64.{id_1776}:latest"
 SWE_GYM_IMAGE = "xingyaoww/sweb.eval.x86_64.{id_s}:latest"
 _SECONDS = 1800.0
 _NO_TESTS = (
-    ".json",
-    ".png",
-    "csv",
-    ".txt",
-    ".md",
-    ".jpg",
-    ".jpeg",
-    ".pkl",
-    ".yml",
-    ".yaml",
-    ".toml",
+    *(".json", ".png", "csv", ".txt", ".md", ".jpg"),
+    *(".jpeg", ".pkl", ".yml", ".yaml", ".toml"),
 )
 """Endings of a test patch's files that are not given to the command."""
 _HIDDEN = ("/run_tests.sh", "/eval.sh", "/root/eval.sh")
@@ -103,7 +94,6 @@ _RUNNERS: Mapping[str, _Runner] = {
     ),
     "spyder-ide/spyder": _ONE_PROCESS,
 }
-_FILES = re.compile(r"^diff --git a/.* b/(.*)$", re.MULTILINE)
 
 
 def swe_bench(row: Row, options: Options, image: str = SWE_BENCH_IMAGE) -> Made:
@@ -119,6 +109,7 @@ def swe_bench(row: Row, options: Options, image: str = SWE_BENCH_IMAGE) -> Made:
     if not fail:
         raise RowRefused("no_tests", "an empty FAIL_TO_PASS")
     named = text_of(row, "image_name", "docker_image")
+    gold = chain.from_iterable(changed_by(text_of(row, "patch")))
     return Made(
         id=id,
         settings={
@@ -126,7 +117,7 @@ def swe_bench(row: Row, options: Options, image: str = SWE_BENCH_IMAGE) -> Made:
             "command": _command(repo, text_of(row, "version"), files),
             "report": _RUNNERS[repo].report,
             "seconds": options.seconds or _SECONDS,
-            **common_settings(changed_by(text_of(row, "patch")), _HIDDEN),
+            **common_settings(gold, _HIDDEN),
             "skipped_passes": True,
             "fail_to_pass": fail,
             "pass_to_pass": _own_tests(repo, files, succeed),
@@ -136,7 +127,9 @@ def swe_bench(row: Row, options: Options, image: str = SWE_BENCH_IMAGE) -> Made:
 
 
 def _files(patch: str) -> list[str]:
-    return [file for file in dict.fromkeys(_FILES.findall(patch)) if not file.endswith(_NO_TESTS)]
+    """The patch's files that the command gets, each once."""
+    files = dict.fromkeys(after for _, after in changed_by(patch))
+    return [file for file in files if not file.endswith(_NO_TESTS)]
 
 
 def _command(repo: str, version: str, files: list[str]) -> str:

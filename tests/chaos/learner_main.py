@@ -1,7 +1,7 @@
 """A learner in many lives: each is killed by SIGKILL at a named point, the last one ends the run.
 
 `python -m tests.chaos.learner_main RECIPE KEY=VALUE... POINT...` imports once and forks a process
-for each life. Whoever wants another point names a function of the learner and when it is reached.
+for each life. A point is a function of the learner and how often it has returned.
 """
 
 from __future__ import annotations
@@ -43,9 +43,10 @@ POINTS: dict[str, tuple[Any, str, int]] = {
     "samplers have some of the buckets": (Attempt, "send", 9),
     "the samplers go on, there is no folder": (GroupPublish, "commit", 2),
     "the step's line is written": (step, "report_step", 2),
+    "the checkpoint is copied": (checkpoint.Checkpoints, "_copied", 1),
     "the checkpoint is half written": (checkpoint, "save_sharded", 1),
     "the checkpoint is flushed and has no name": (disk, "flush_tree", 4),
-    "the checkpoint is the newest, the engine does not know": (checkpoint.Checkpoints, "save", 1),
+    "the checkpoint is the newest, the engine does not know": (checkpoint.Checkpoints, "settle", 1),
     "the engine knows the checkpoint": (handover, "acknowledge", 1),
 }
 """By what has just happened: whose function returned, and for which time in this life."""

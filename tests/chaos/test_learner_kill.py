@@ -46,6 +46,15 @@ BY_GROUP = (
     "the policy's folder is half written",
     "the engine has the version",
 )
+IN_BACKGROUND = (
+    "the checkpoint is copied",
+    "the checkpoint is half written",
+    "the weights have moved",
+    "the checkpoint is flushed and has no name",
+    "the checkpoint is the newest, the engine does not know",
+    "the engine knows the checkpoint",
+)
+BACKGROUND = "learner.background_checkpoints=true"
 STEPS = 8
 CHANGES = (
     f"run.steps={STEPS}",
@@ -138,6 +147,17 @@ def test_so_does_one_that_publishes_by_the_group(tmp_path: Path, calm: Path) -> 
     check_same(rough, calm, output, BY_GROUP)
     assert engine.received
     assert engine.folder.name == f"{engine.version.lineage}-{STEPS}"  # type: ignore[union-attr]
+
+
+@pytest.mark.timeout(300)
+def test_so_does_one_that_writes_checkpoints_in_the_background(tmp_path: Path, calm: Path) -> None:
+    rough = tmp_path / "rough"
+    engine = FakeEngine(recorded_group, recorded=True)
+    try:
+        output = train(rough, calm.with_name("model"), engine, *IN_BACKGROUND, BACKGROUND)
+    finally:
+        engine.stop()
+    check_same(rough, calm, output, IN_BACKGROUND)
 
 
 def check_same(rough: Path, calm: Path, output: str, points: tuple[str, ...]) -> None:

@@ -9,17 +9,29 @@ how a sampler is started nor what it says.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from types import ModuleType
 
-from tests.contract.sampler import aborts, answers, memory, pauses, refusals, weights
+from tests.contract.sampler import (
+    aborts,
+    adapters,
+    answers,
+    memory,
+    pauses,
+    refusals,
+    weights,
+)
 from tests.contract.sampler.target import Target
 
 Check = Callable[[Target], Awaitable[None]]
-CHECKS: list[Check] = sorted(
-    (
-        check
-        for part in (aborts, answers, memory, pauses, refusals, weights)
-        for name, check in vars(part).items()
-        if name.startswith("check_")
-    ),
-    key=lambda check: check.__name__,
-)
+
+
+def _checks(*parts: ModuleType) -> list[Check]:
+    found = (
+        check for part in parts for name, check in vars(part).items() if name.startswith("check_")
+    )
+    return sorted(found, key=lambda check: check.__name__)
+
+
+CHECKS = _checks(aborts, answers, memory, pauses, refusals, weights)
+ADAPTER_CHECKS = _checks(adapters)
+"""Checks of a server that takes adapters."""

@@ -59,9 +59,12 @@ RICH = body(
 )  # fmt: skip
 SEEING = body(images=Images(data=("data:image/png;base64,AA==",) * 2, return_prompt_ids=True))
 LOOKING = body(top_logprobs=10)
+LIMITED = [
+    body(grammar=(kind, "{}")) for kind in ("json_schema", "structural_tag", "regex", "ebnf")
+]
 
 
-@pytest.mark.parametrize("sent", [FULL, PLAIN, RICH, SEEING, LOOKING])
+@pytest.mark.parametrize("sent", [FULL, PLAIN, RICH, SEEING, LOOKING, *LIMITED])
 def test_admitted_by_the_schema(sent: dict[str, Any]) -> None:
     assert schema.refusal(sent) is None
     assert sent.keys() <= set(schema.load().GenerateRequest.__struct_fields__)

@@ -12,7 +12,7 @@ from bench.scripted import ScriptedSampler, Timing, cycle
 from tests.contract import vision_suite as vision
 from tests.contract.client import WireClient
 from tests.contract.sampler.target import VOCABULARY, Target
-from tests.contract.sampler_suite import CHECKS, Check
+from tests.contract.sampler_suite import ADAPTER_CHECKS, CHECKS, Check
 
 pytestmark = pytest.mark.quick
 
@@ -43,6 +43,24 @@ async def target(incremental: bool, tmp_path: Path) -> AsyncIterator[Target]:
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 async def test_scripted_sampler(target: Target, check: Check) -> None:
     await check(target)
+
+
+@pytest.mark.parametrize("check", ADAPTER_CHECKS, ids=lambda check: check.__name__)
+async def test_scripted_sampler_of_adapters(tmp_path: Path, check: Check) -> None:
+    weights = (tmp_path / "one", tmp_path / "two")
+    for folder in weights:
+        folder.mkdir()
+        (folder / "adapter_config.json").touch()
+    async with (
+        ScriptedSampler(
+            script=cycle(stop_id=260, every=20, vocabulary=VOCABULARY),
+            timing=Timing(tokens_per_second=300),
+            takes_adapters=True,
+        ) as sampler,
+        aiohttp.ClientSession() as session,
+    ):
+        client = WireClient(sampler.url, session)
+        await check(Target(client=client, weights=weights, incremental=True))
 
 
 @pytest.mark.parametrize("check", vision.CHECKS, ids=lambda check: check.__name__)

@@ -15,6 +15,8 @@ from console.cli import app as toolwright
 from console.config import ConsoleTable
 from engine.cli import app as engine
 from engine.config import EngineTable
+from ingress.cli import app as ingress
+from ingress.config import IngressTable
 from learner.cli import app as learner
 from learner.config.tables import LearnerTable
 from memory.cli import app as memory
@@ -26,6 +28,7 @@ from toolwright.recipe import Policy, Run, Sampler, TaskTable, Tool
 COMMANDS: dict[str, Any] = {
     "bench": typer.main.get_command(bench),
     "engine": typer.main.get_command(engine),
+    "ingress": typer.main.get_command(ingress),
     "learner": typer.main.get_command(learner),
     "memory": typer.main.get_command(memory),
     "tasks": typer.main.get_command(tasks),
@@ -34,7 +37,8 @@ COMMANDS: dict[str, Any] = {
 }
 TABLES: dict[str, type[BaseModel]] = {
     "run": Run, "policy": Policy, "task": TaskTable, "sampler": Sampler, "tools": Tool,
-    "engine": EngineTable, "learner": LearnerTable, "console": ConsoleTable,
+    "engine": EngineTable, "ingress": IngressTable, "learner": LearnerTable,
+    "console": ConsoleTable,
 }  # fmt: skip
 
 

@@ -17,9 +17,11 @@ from engine.core.trajectory.events import (
     Forked,
     Noted,
     Opened,
+    Rewritten,
     Scored,
     Streamed,
 )
+from engine.core.trajectory.state import fold
 from engine.types import SessionRef, ToolSpec
 from tests.support.records import FLOAT, FLOAT32, INT32, optional
 from tests.support.records import finishes as finish_reasons
@@ -74,6 +76,7 @@ scores = st.builds(
     masked=st.booleans(),
     outside_baseline=st.booleans(),
     anchors=st.dictionaries(_COUNT, tuples(TEXT), max_size=2),
+    weights=st.dictionaries(TEXT, FLOAT, max_size=1),
     notes=tuples(notes),
     seconds=_SECONDS,
 )
@@ -163,6 +166,9 @@ class _Walk:
         self._answers()
         if not self._draw(st.integers(0, 9)):
             return False
+        if self._maybe() and self._maybe():
+            self._rewrite()  # in place of the observation
+            return True
         pieces = self._draw(st.integers(1, 2))
         for piece in range(pieces):
             token_ids, images = self._shown()
@@ -176,7 +182,25 @@ class _Walk:
                     seconds=self._draw(_SECONDS),
                 )
             )
+        if self._maybe() and self._maybe():
+            self._rewrite()
         return True
+
+    def _rewrite(self) -> None:
+        before = fold(self.events).token_ids
+        shared = self._draw(st.integers(0, len(before)))
+        self._images = before[:shared].count(PLACEHOLDER)
+        shown = self._images
+        token_ids, images = self._shown()
+        self._add(
+            Rewritten(
+                shared=shared,
+                token_ids=token_ids,
+                shown=shown,
+                images=images,
+                cause=self._draw(TEXT),
+            )
+        )
 
     def _calls(self, turn: int, indices: range) -> None:
         for index in indices:
@@ -224,7 +248,8 @@ class _Walk:
         """Tokens of the policy; those of one weight version follow each other."""
         runs = tuple((version, n) for version, n in self._draw(_RUNS))
         size = sum(n for _, n in runs)
-        tokens = self._draw(st.lists(INT32, min_size=size, max_size=size))
+        written = INT32.filter(lambda token: token != PLACEHOLDER)
+        tokens = self._draw(st.lists(written, min_size=size, max_size=size))
         logprobs = self._draw(st.lists(FLOAT32, min_size=size, max_size=size))
         return t.ids(tokens), t.floats(logprobs), runs
 

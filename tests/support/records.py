@@ -93,6 +93,7 @@ sequences = st.builds(
     parent=optional(NAME),
     fork_offset=optional(UINT32),
     agent=TEXT,
+    weight=st.just(1.0) | st.floats(0, allow_nan=False, allow_infinity=False),
 )
 
 

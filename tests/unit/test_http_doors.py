@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
 from typing import Any, cast
 
 import aiohttp
@@ -12,6 +13,7 @@ from prometheus_client import CollectorRegistry
 
 from bench.scripted import ScriptedSampler, replies
 from engine.serving.telemetry.page import metrics_page
+from tests.support.agents import served_agents
 from tests.support.net import free_port
 from toolsvc.backends.search.http import RetrieveServer
 from toolsvc.backends.search.searcher import Searcher
@@ -21,6 +23,7 @@ from toolsvc.sources.verltool.http import ObservationServer
 from toolwright.process.metrics_page import threaded_page
 
 pytestmark = pytest.mark.quick
+FOLDERS: list[Path] = []
 Door = Callable[[], AbstractAsyncContextManager[int]]
 
 
@@ -74,6 +77,17 @@ async def scripted_sampler() -> AsyncIterator[int]:
         yield int(sampler.url.rpartition(":")[2])
 
 
+@pytest.fixture(scope="module", autouse=True)
+def policy(policy_folder: Path) -> None:
+    FOLDERS.append(policy_folder)
+
+
+@asynccontextmanager
+async def agents() -> AsyncIterator[int]:
+    async with served_agents(FOLDERS[-1], []) as served:
+        yield int(served.root.rpartition(":")[2])
+
+
 OF_EACH = [
     (verltool, "POST", "/get_observation", 422),
     (verltool, "GET", "/health", 200),
@@ -84,6 +98,8 @@ OF_EACH = [
     (learner_metrics, "GET", "/metrics", 200),
     (scripted_sampler, "POST", "/generate", 400),
     (scripted_sampler, "GET", "/metrics", 200),
+    (agents, "POST", "/t/key/v1/chat/completions", 400),
+    (agents, "GET", "/health", 200),
 ]
 REBOUND: dict[str, str] = {"Host": "evil.example"}
 ATTACKS: list[tuple[dict[str, str], int]] = [

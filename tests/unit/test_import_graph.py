@@ -9,18 +9,19 @@ from pathlib import Path
 import grimp
 import pytest
 
+from toolwright.process.own_packages import OURS
+
 pytestmark = pytest.mark.quick
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("toolwright", "engine", "learner", "toolsvc", "memory", "tasks", "console", "bench")
 OUTSIDE = sorted(
     file
-    for folder in ("recipes", "examples", "tasks", "console", "memory", "toolsvc", "learner")
+    for folder in ("recipes", "examples", *sorted({*OURS} - {"toolwright", "engine", "bench"}))
     for file in (ROOT / folder).rglob("*.py")
 )
 
 
-@pytest.mark.parametrize("package", PACKAGES)
+@pytest.mark.parametrize("package", OURS)
 def test_no_module_imports_itself_on_a_way_round(package: str) -> None:
     graph = grimp.build_graph(package, cache_dir=None)
     ways = {name: graph.find_modules_directly_imported_by(name) for name in graph.modules}

@@ -21,7 +21,7 @@ _STYLES = {
 
 
 PIPE_WIDTH = 10_000
-"""Width of standard output that is no terminal, in characters: a row of a table is one line."""
+"""Width of a table outside a terminal, in characters: a row is one line."""
 
 
 def report_console() -> Console:
@@ -78,7 +78,7 @@ def show_subjects(console: Console, address: str, subjects: Sequence[Subject]) -
 
 
 def _print(console: Console, table: Table) -> None:
-    """Without the blanks that fill the last column."""
+    """Prints a table. Outside a terminal a line has no blanks at its end."""
     if console.is_terminal:
         console.print(table)
         return

@@ -3,7 +3,8 @@
     python -m toolsvc.commands.file_check FILE... [--set NAME.OPTION=VALUE]...
 
 `engine check` runs it. It imports the files, as `toolsvc serve` does, and validates the options. A
-tool with options is not made: its constructor may read what a run makes later. Other tools are.
+tool with options is not constructed: its constructor may read what a run makes later. A tool
+without options is constructed.
 """
 
 from __future__ import annotations

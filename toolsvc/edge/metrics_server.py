@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from toolsvc.edge.http_server import HttpServer
+from toolwright.rpc.http_server import HttpServer
 
 
 class MetricsServer(HttpServer):
@@ -15,7 +15,7 @@ class MetricsServer(HttpServer):
 
     def __init__(self, listen: str, page: Callable[[], Awaitable[bytes]], *, public: bool) -> None:
         """`page`: in Prometheus' text format. `public`: other machines see it without a token.
-        Raises StartError for an address that needs one."""
+        Raises ListenError for an address that needs one."""
         self._page = page
         app = web.Application()
         app.router.add_get("/metrics", self._answer)

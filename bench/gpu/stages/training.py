@@ -105,14 +105,32 @@ def _train(plan: TrainingPlan) -> Figures:
         began = time.monotonic()
         policy.save(machine.folder() / "exported")
         exported = time.monotonic()
-        Checkpoints(machine.folder() / "checkpoints", 1).save(
-            policy, 1, "aa", {"step": 1}, Ledger()
-        )
         figures["export_s"] = round(exported - began, 2)
-        figures["checkpoint_s"] = round(time.monotonic() - exported, 2)
+        figures["offload"] = offload(policy)
+        with Checkpoints(machine.folder() / "checkpoints", 1) as checkpoints:
+            for name in ("checkpoint", "checkpoint_again"):  # the second finds pinned memory
+                started = time.monotonic()
+                checkpoints.begin(policy, 1, "aa", {"step": 1}, Ledger())
+                figures[f"{name}_copy_s"] = round(time.monotonic() - started, 2)
+                checkpoints.settle()
+                figures[f"{name}_s"] = round(time.monotonic() - started, 2)
         del policy
         figures["plain_loop"] = plain_loop(folder, rows[: max(4, len(rows) // 4)])
     return figures
+
+
+def offload(policy: Policy) -> Figures:
+    """Seconds and freed memory of the states' way to host memory; the second time it is pinned."""
+    found: Figures = {}
+    for name in ("first", "again"):
+        before, began = torch.cuda.memory_allocated(), time.monotonic()
+        policy.states.leave()
+        left = time.monotonic()
+        found[f"{name}_freed_gb"] = round((before - torch.cuda.memory_allocated()) / 1e9, 2)
+        policy.states.come_back()
+        found[f"{name}_leave_s"] = round(left - began, 2)
+        found[f"{name}_come_back_s"] = round(time.monotonic() - left, 2)
+    return found
 
 
 def _expected_gb(policy: Policy, plan: TrainingPlan) -> float:

@@ -15,6 +15,7 @@ from console.record.files import sample as sample_of
 from console.record.lines import number
 from console.report.transcript import question as last_question
 from console.web.index.labels import labels_of, labels_of_row, reasons_of
+from console.web.index.segments import own_segments
 from console.web.index.spans import times_of
 from console.web.index.types import NO_STEP, Entry, Place, SuiteKind, Texts
 from toolwright.common.v1 import reasons_pb2 as reasons
@@ -40,7 +41,7 @@ def of_trajectory(
 ) -> Entry:
     """Of a record in the journal or a file. One of a file is named after the file too, since
     nothing keeps the names in several files apart."""
-    segments = [segment for sequence in message.sequences for segment in sequence.segments]
+    segments = list(own_segments(message))
     written = [segment for segment in segments if segment.author == pb.AUTHOR_MODEL]
     wrote = [decode(segment.token_ids) for segment in written]
     if not any(wrote):
@@ -180,8 +181,7 @@ def _read(message: pb.Trajectory, decode: Decode) -> str:
     return _joined(
         [
             decode(segment.token_ids)
-            for sequence in message.sequences
-            for segment in sequence.segments
+            for segment in own_segments(message)
             if segment.author in strangers
         ]
     )

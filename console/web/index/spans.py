@@ -17,6 +17,7 @@ from itertools import islice
 from typing import Any
 
 from console.record.lines import number
+from console.web.index.segments import own_segments
 from console.web.index.types import KINDS, Kind, Span, Times
 from toolwright.common.v1 import trajectory_pb2 as pb
 
@@ -64,10 +65,9 @@ def _spans(message: pb.Trajectory, opened: float) -> Iterator[tuple[Kind, float,
     first = message.action_timings[0].asked_ns / NS
     yield "open", first - opened, first, 0
     wrote: Counter[int] = Counter()
-    for sequence in message.sequences:
-        for segment in sequence.segments:
-            if segment.author == pb.AUTHOR_MODEL:
-                wrote[segment.turn] += segment.token_count
+    for segment in own_segments(message):
+        if segment.author == pb.AUTHOR_MODEL:
+            wrote[segment.turn] += segment.token_count
     for action in message.action_timings:
         asked, acted = action.asked_ns / NS, action.acted_ns / NS
         begun = action.first_ns / NS

@@ -10,6 +10,7 @@ from typing import Any
 from google.protobuf.message import DecodeError
 
 from console.record.resolved import read_resolved
+from console.web.index.segments import own_segments
 from console.web.index.sources import JOURNAL, STRANGE, open_journal
 from console.web.telling.credit import Formula, Member, credit_of
 from toolwright.common.v1 import trajectory_pb2 as pb
@@ -40,12 +41,7 @@ def group_credit(folder: Path, sequence: int, number: int, *, trained: bool) -> 
 
 def member_of(message: pb.Trajectory) -> Member:
     """A record as far as credit goes."""
-    written = [
-        segment
-        for sequence in message.sequences
-        for segment in sequence.segments
-        if segment.author == pb.AUTHOR_MODEL
-    ]
+    written = [segment for segment in own_segments(message) if segment.author == pb.AUTHOR_MODEL]
     turns = min(max((segment.turn + 1 for segment in written), default=0), MOST_TURNS)
     parts = [
         (part.turn if part.HasField("turn") else None, part.value) for part in message.reward_parts

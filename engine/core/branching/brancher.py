@@ -67,9 +67,9 @@ class Brancher:
 
     def examines(self) -> bool:
         """Whether the next turn is examined. Tools that cannot be forked end the branching of the
-        whole group."""
+        whole group. A trajectory branches in its first context only."""
         state = self._attempt.state
-        if not self._budget.open or state.partial is not None:
+        if not self._budget.open or state.partial is not None or state.rewrites:
             return False
         seen = _seen(state)
         if state.turn in seen or (state.turn > 0 and 0 not in seen):

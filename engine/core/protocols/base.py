@@ -10,7 +10,7 @@ import typing
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from engine.types import Codec, Decision, ToolSpec, View
+from engine.types import Codec, Decision, Rewrite, ToolSpec, View
 from toolwright.reading.actions import Tags
 from toolwright.types import Author, Task
 
@@ -66,4 +66,14 @@ class Protocol(typing.Protocol):
 
         tools: those that the prompt shows. Raises ValueError with the message that does not fit.
         """
+        ...
+
+
+@typing.runtime_checkable
+class Rewriting(typing.Protocol):
+    """A protocol that may replace the context between two turns, for example where it is full."""
+
+    def rewrite(self, view: View, codec: Codec) -> Rewrite | None:
+        """The new context; None to go on. Called before each action but the first, with all
+        observations in the view; never raises. A turn has one rewrite at most."""
         ...

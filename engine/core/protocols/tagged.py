@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from engine.core.protocols.actions import json_tags, nothing_done, read_call
-from engine.core.text.foreign import OwnText
 from engine.core.text.messages import calls_of, content_of, opening, split_opening
 from engine.types import Answer, Calls, Codec, Decision, ToolSpec, View
+from toolwright.chat.foreign import OwnText
 from toolwright.reading.actions import Tags
 from toolwright.types import Author, Task
 

@@ -31,8 +31,7 @@ def penalty(trajectory: Trajectory, settings: Overlong) -> float:
         if settings.count == "policy"
         else sum(
             len(segment.token_ids)
-            for sequence in trajectory.sequences
-            for segment in sequence.segments
+            for segment in trajectory.segments
             if segment.author is not Author.PROMPT
         )
     )

@@ -48,8 +48,8 @@ def read_score(value: Any, trajectory: Trajectory) -> Score:
 def checked(score: Score, trajectory: Trajectory) -> Score:
     """The same score in the record's own types.
 
-    Raises ScoreRefused for a number that is not finite, an unknown turn, or a text that cannot be
-    written.
+    Raises ScoreRefused for a number that is not finite, an unknown turn or sequence, a negative
+    weight, or a text that cannot be written.
     """
     turns = trajectory.turns
     if score.keep not in (None, True, False) or not isinstance(score.outside_baseline, bool):
@@ -61,6 +61,7 @@ def checked(score: Score, trajectory: Trajectory) -> Score:
         events=tuple(_event(event, turns) for event in _listed(score.events, "events")),
         anchors=_anchors(score.anchors, turns),
         outside_baseline=score.outside_baseline,
+        weights=_weights(score.weights, trajectory),
     )
     _number(made.total)
     return made
@@ -116,6 +117,19 @@ def _anchors(anchors: Any, turns: int) -> dict[int, tuple[str, ...]]:
         number = _turn(turn, turns, "anchors")
         listed = _listed(ids, f"anchors of turn {number}")
         found[number] = tuple(_text(one, f"anchor of turn {number}") for one in listed)
+    return found
+
+
+def _weights(weights: Any, trajectory: Trajectory) -> dict[str, float]:
+    if not isinstance(weights, Mapping):
+        raise ScoreRefused(f"weights are {type(weights).__name__}, not a dictionary by sequence")
+    known = [sequence.id for sequence in trajectory.sequences]
+    found = {name: _number(weight) for name, weight in weights.items()}
+    for name, weight in found.items():
+        if name not in known:
+            raise ScoreRefused(f"weights: sequence {shown(name)}; the sequences are {shown(known)}")
+        if weight < 0:
+            raise ScoreRefused(f"weights: {weight:g} of sequence {name}, which is below 0")
     return found
 
 

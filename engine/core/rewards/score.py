@@ -32,6 +32,8 @@ class Score:
     """Canonical tool ids by turn, for credit assignment."""
     outside_baseline: bool = False
     """The reward does not enter its group's mean and deviation."""
+    weights: Mapping[str, float] = field(default_factory=dict)
+    """Weights of sequences in the loss, by their ids, 0 or more; see `Sequence.weight`."""
 
     @classmethod
     def of(

@@ -11,7 +11,7 @@ from engine.core.rewards.overlong import PART, penalty
 from engine.core.rewards.reading import LARGEST
 from engine.core.rewards.score import Score
 from engine.core.rewards.stops import StopRules, stop_effect
-from toolwright.types import Event, Purpose, RewardPart, Status, Trajectory
+from toolwright.types import Event, Purpose, RewardPart, Status, Trajectory, weighed
 
 TOOL_REWARD = "tool_reward"
 """Name of the part that a tool's own reward becomes."""
@@ -89,4 +89,5 @@ def scored(trajectory: Trajectory, score: Score) -> Trajectory:
         events=(*trajectory.events, *score.events),
         anchors={**trajectory.anchors, **{turn: tuple(i) for turn, i in score.anchors.items()}},
         outside_baseline=trajectory.outside_baseline or score.outside_baseline,
+        sequences=weighed(trajectory.sequences, score.weights),
     )

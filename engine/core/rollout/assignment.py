@@ -12,6 +12,7 @@ from engine.core.images.media import Media
 from engine.core.rollout.decide import Rules
 from engine.core.sampler.policy_sampler import PolicySampler
 from engine.core.tools.services import ToolServices
+from engine.core.trajectory.log import AttemptLog
 from engine.types import ToolSpec
 from toolwright.types import SamplingParams, Task
 
@@ -26,6 +27,12 @@ class RolloutContext:
     tokenizer_hash: str
     failures: Counter[str] = field(default_factory=Counter)
     """Attempts that infrastructure ended, by stop reason, also if a later attempt succeeded."""
+    outside: OutsideRun | None = None
+    """Runs attempts of outside agents; None for our own turn loop."""
+
+
+OutsideRun = Callable[[RolloutContext, "Assignment", AttemptLog], Awaitable[None]]
+"""(shared, own, log): returns when the log has ended. Raises AttemptFailed."""
 
 
 class PromptCache:

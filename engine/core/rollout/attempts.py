@@ -60,7 +60,9 @@ async def roll_out(
         if attempt is None:
             attempt = AttemptLog(f"{assignment.trajectory_id}/{name}{number}", keeper)
         try:
-            if attempt.state.ended is None:
+            if attempt.state.ended is None and rollout_context.outside is not None:
+                await rollout_context.outside(rollout_context, assignment, attempt)
+            elif attempt.state.ended is None:
                 await Rollout(rollout_context, assignment, attempt, branch).run()
         except (AttemptFailed, LogError) as error:
             failure = error if isinstance(error, AttemptFailed) else AttemptFailed(str(error))

@@ -11,14 +11,14 @@ from dataclasses import dataclass, replace
 from operator import is_
 
 from engine.core.images.placeholders import forges
-from engine.core.protocols import Protocol
+from engine.core.protocols import Protocol, Rewriting
 from engine.core.protocols.spoken import spoken
 from engine.core.trajectory.chain import ImageSlot
 from engine.core.trajectory.state import Action, State
-from engine.types import Answer, Call, Calls, Codec, Decision, End, Say, View
+from engine.types import Answer, Call, Calls, Codec, Decision, End, Rewrite, Say, View
 from toolwright.recipe import Limits
 from toolwright.text.truncation import Keep
-from toolwright.types import FinishKind, StopReason, Task
+from toolwright.types import Author, FinishKind, StopReason, Task, ids
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +87,7 @@ def _seen(state: State) -> tuple[object, ...]:
     return state.actions[-1], state.tools, state.events
 
 
-Step = Generate | Dispatch | Await | Observe | Say | Finish
+Step = Generate | Dispatch | Await | Observe | Say | Rewrite | Finish
 
 
 def view(state: State, task: Task) -> View:
@@ -112,7 +112,7 @@ def next_step(
         return None
     if state.acted:
         return _after_action(state, rules, task, decided or DecisionCache())
-    return _before_action(state, rules)
+    return _before_action(state, rules, task)
 
 
 def calls_at(text: str, mark: str, state: State, rules: Rules, task: Task) -> Dispatch | None:
@@ -163,7 +163,7 @@ def extra_tokens(images: Iterable[ImageSlot], limits: Limits) -> int:
     return sum((slot.tokens or limits.image_tokens) - 1 for slot in images)
 
 
-def _before_action(state: State, rules: Rules) -> Step:
+def _before_action(state: State, rules: Rules, task: Task) -> Step:
     limits = rules.limits
     response, model = action_room(state, limits), model_room(state, limits)
     if state.observed:
@@ -172,6 +172,8 @@ def _before_action(state: State, rules: Rules) -> Step:
             return Finish(reason=StopReason.SESSION_LOST)
         if any(outcome.done for outcome in outcomes):
             return Finish(reason=StopReason.TOOL_SIGNALED_DONE)
+        if rewrite := _rewrite(state, rules, task):
+            return rewrite
         if not state.fitted:
             full = StopReason.MAX_MODEL_LENGTH if limits.policy else _full(response, model)
             return Finish(reason=full)
@@ -182,6 +184,25 @@ def _before_action(state: State, rules: Rules) -> Step:
     room = min(limits.action, response, model)
     wanted = state.sampling.max_new_tokens if state.sampling else None
     return Generate(room=min(room, wanted or room))
+
+
+def _rewrite(state: State, rules: Rules, task: Task) -> Rewrite | None:
+    """What the protocol puts in place of the context, once a turn, before its action has begun."""
+    if not isinstance(rules.protocol, Rewriting) or state.partial is not None:
+        return None
+    if state.rewrites and state.rewrites[-1].turn == state.turn:
+        return None
+    seen = ids()
+    for segment in state.segments:
+        if segment.turn == state.turn - 1 and segment.author > Author.MODEL:
+            seen.extend(segment.token_ids)
+    now = replace(
+        view(state, task),
+        context=len(state.token_ids) + extra_tokens(state.images, rules.limits),
+        room=max(0, observation_room(state, rules.limits)),
+        seen=rules.codec.decode(seen),
+    )
+    return rules.protocol.rewrite(now, rules.codec)
 
 
 def _after_action(state: State, rules: Rules, task: Task, decided: DecisionCache) -> Step:
@@ -198,7 +219,7 @@ def _after_action(state: State, rules: Rules, task: Task, decided: DecisionCache
         return Finish(reason=decision.reason)
     if state.turn >= rules.limits.turns:
         return Finish(reason=StopReason.MAX_TURNS)
-    if isinstance(decision, Say):
+    if isinstance(decision, Say | Rewrite):
         return decision
     return _dispatch(state, decision, rules) or (Await() if state.open_calls else Observe())
 

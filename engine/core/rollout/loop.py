@@ -21,6 +21,7 @@ from engine.core.branching.brancher import Brancher
 from engine.core.branching.budget import Branch
 from engine.core.images.media import Media
 from engine.core.images.placeholders import ExpansionMismatch, check_expansion, data_uri
+from engine.core.rollout.action_text import action_text
 from engine.core.rollout.assignment import Assignment, RolloutContext
 from engine.core.rollout.attempt_start import attempt_sessions, opened_event, restore_images
 from engine.core.rollout.decide import (
@@ -35,10 +36,10 @@ from engine.core.rollout.decide import (
     next_step,
 )
 from engine.core.rollout.observe import Observer
+from engine.core.rollout.rewriting import rewrite_context
 from engine.core.sampler.policy_sampler import GenerateRequest, OnMark
 from engine.core.sampler.stops import StopTable
 from engine.core.text.thoughts import begins_inside
-from engine.core.text.turn_end import canonical_end
 from engine.core.time_limit import TimeLimit
 from engine.core.tools.calls import PendingCall
 from engine.core.tools.replies import Reply, refused
@@ -47,7 +48,7 @@ from engine.core.trajectory.events import Acted, Answered, Called, Ended, Noted,
 from engine.core.trajectory.log import AttemptLog
 from engine.core.trajectory.state import State
 from engine.errors import SamplerFailed, SessionLost
-from engine.types import Call, Codec, Generated, Images, Say, StopHit, ToolSpec
+from engine.types import Call, Generated, Images, Rewrite, Say, StopHit, ToolSpec
 from toolwright.types import Event, FinishKind, Ids, StopReason, ids
 
 LEAST_LIFE_S = 1.0
@@ -194,6 +195,10 @@ class Rollout:
                         self._end(reason)
                 case Say():
                     self._observer.say(step)
+                case Rewrite():
+                    reason = rewrite_context(self._log, step, self._rules, self._assignment)
+                    if reason is not None:
+                        self._end(reason)
                 case Finish():
                     self._end(step.reason, step.answer)
 
@@ -334,10 +339,7 @@ class Rollout:
     def _acted(self, generated: Generated, asked_ns: int) -> None:
         """Raises ExpansionMismatch if the sampler expanded the images differently than before."""
         state, codec, acted_ns = self._state, self._rules.codec, time.monotonic_ns()
-        # The token that holds the stop's end may hold more: the ids keep it, the action does not.
-        text = _up_to_stop(generated, codec)
-        stop = generated.stop if generated.finish.kind is FinishKind.STOP else None
-        text, stop = canonical_end(text, stop, codec)
+        text, stop = action_text(generated, codec)
         mark = codec.image_mark
         learnt: tuple[int, ...] = ()
         if mark is not None and state.images:
@@ -428,14 +430,3 @@ class Rollout:
                 result_ns=result_ns,
             )
         )
-
-
-def _up_to_stop(generated: Generated, codec: Codec) -> str:
-    """Text up to and including the stop, which ends in the last token. Earlier occurrences of the
-    stop's text did not count."""
-    text, stop = codec.decode(generated.token_ids), generated.stop
-    if not stop or text.endswith(stop):
-        return text
-    last = len(codec.decode(generated.token_ids[-1:]))
-    at = text.find(stop, max(0, len(text) - last - len(stop) + 1))
-    return text if at < 0 else text[: at + len(stop)]

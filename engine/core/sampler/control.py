@@ -1,6 +1,7 @@
 """Weights on every sampler: pause, update, verify, continue; and the order at the engine's start.
 
-Weights come from a folder here, and over a process group in `update_group.py`.
+Weights come from a folder here, and over a process group in `update_group.py`. A run that
+publishes adapters pauses no server (`adapters.py`).
 
 Invariants
 - After `publish` returned, every server that is up answers with the new version.
@@ -25,7 +26,7 @@ from pathlib import Path
 
 import structlog
 
-from engine.core.sampler import memory
+from engine.core.sampler import adapters, memory
 from engine.core.sampler.fleet import Fleet
 from engine.core.sampler.server import Server
 from engine.core.sampler.wire.client import ServerRefused, ServerUnreachable
@@ -59,9 +60,18 @@ class PublishResult:
 class WeightControl:
     """Owns the samplers' weight version. One publish at a time, by its own lock."""
 
-    def __init__(self, fleet: Fleet, *, pause_mode: str, shares_gpu: bool = False) -> None:
-        """shares_gpu: the learner may have the servers' memory while it trains."""
+    def __init__(
+        self,
+        fleet: Fleet,
+        *,
+        pause_mode: str,
+        shares_gpu: bool = False,
+        base: Path | None = None,
+    ) -> None:
+        """shares_gpu: the learner may have the servers' memory while it trains. base: folder of the
+        frozen policy whose adapters are published; None if whole weights are."""
         self.fleet = fleet
+        self.base = base
         self._shares_gpu = shares_gpu
         self.mode = pause_mode
         self._lock = asyncio.Lock()
@@ -136,7 +146,10 @@ class WeightControl:
             if samplers == 0:
                 await self._wait_for_one(refused, previous, path)
                 samplers = len(self.fleet.names_up)
-            return PublishResult(samplers=samplers, paused_s=time.monotonic() - began)
+            paused = self.base is None or self.mode == "abort"
+            return PublishResult(
+                samplers=samplers, paused_s=time.monotonic() - began if paused else 0.0
+            )
 
     async def release_memory(self) -> int:
         """Has every server that is up release its memory, and sets it aside. Its requests go on
@@ -309,20 +322,37 @@ class WeightControl:
 
     async def _update(self, server: Server) -> None:
         async with server.control:
-            server.pause()
-            try:
-                await server.client.pause(self.mode)
+            if self.base is not None:
+                await self._add_adapter(server)
+                return
+            async with self._pause(server):
                 name = str(self._newest)
                 await self._load_folder(server, name, flush_cache=self.mode != "in_place")
                 await self._check(server)
+
+    @asynccontextmanager
+    async def _pause(self, server: Server) -> AsyncIterator[None]:
+        server.pause()
+        try:
+            await server.client.pause(self.mode)
+            yield
+        finally:
+            try:
+                async with asyncio.timeout(RESUME_SECONDS):
+                    await server.client.resume()
+            except TimeoutError as error:
+                raise ServerUnreachable(f"{server.name} does not end its pause") from error
             finally:
-                try:
-                    async with asyncio.timeout(RESUME_SECONDS):
-                        await server.client.resume()
-                except TimeoutError as error:
-                    raise ServerUnreachable(f"{server.name} does not end its pause") from error
-                finally:
-                    server.resume()
+                server.resume()
+
+    async def _add_adapter(self, server: Server) -> None:
+        name = str(self._newest)
+        await adapters.add(server, name, self._newest_folder)
+        await self._check(server)
+        if self.mode == "abort":
+            async with self._pause(server):
+                pass  # requests in flight end and go on with the new adapter
+        await adapters.unload_idle(server)
 
     async def _start_over(self, server: Server) -> None:
         async with server.control:
@@ -333,7 +363,12 @@ class WeightControl:
             else:
                 await server.client.resume()
                 await self._end_update(server)
-                await load(str(self._newest))
+                if self.base is None:
+                    await load(str(self._newest))
+                else:
+                    await adapters.start_over(
+                        server, str(self._newest), base=self.base, folder=self._newest_folder
+                    )
             await self._check(server)
             await server.client.resume()
 
@@ -347,11 +382,15 @@ class WeightControl:
                 await server.client.leave_group(self._left[server])
             del self._left[server]
 
-    async def _load_folder(self, server: Server, name: str, *, flush_cache: bool) -> None:
-        """Loads the newest version's folder, under a name."""
+    @property
+    def _newest_folder(self) -> Path:
         if self._newest is None:
             raise ServerUnreachable("no version was ever published")
-        path = str(self._folders[self._newest])
+        return self._folders[self._newest]
+
+    async def _load_folder(self, server: Server, name: str, *, flush_cache: bool) -> None:
+        """Loads the newest version's folder, under a name."""
+        path = str(self._newest_folder)
         await server.client.update_from_disk(path, name, flush_cache=flush_cache)
 
     async def _check(self, server: Server) -> None:
@@ -361,6 +400,8 @@ class WeightControl:
         if found != str(version):
             raise ServerRefused(f"{server.name} serves {found!r} after an update to {version}")
         server.version = version
+        if self.base is not None:
+            server.adapter = found if found in server.adapters else ""
         self._had.add(server)
 
 

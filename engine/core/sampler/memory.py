@@ -3,7 +3,7 @@
 SGLang does not report what it has released, and it dies if it resumes memory that it has. So the
 state is the name of the server's weights, as during a publish over a group: a server that restarts
 loses both. The name changes before and after each call. If a client dies in between, the name says
-that nothing is known, and the server must be started anew.
+that nothing is known, and the server must be restarted.
 
 A paused server releases its memory; requests that wait stay in its queue.
 """
@@ -37,7 +37,7 @@ def released_of(name: str) -> tuple[str, ...]:
 
 
 def refuse_kept_memory(fleet: Fleet) -> None:
-    """Raises StartupError if a server was started such that it keeps its memory."""
+    """Raises StartupError if a server cannot release its memory."""
     for server in fleet.servers:
         if server.info is not None and server.info.keeps_memory:
             raise StartupError(

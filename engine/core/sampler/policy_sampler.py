@@ -15,6 +15,10 @@ from engine.core.time_limit import TimeLimit
 from engine.types import Generated, Images, StopHit
 from toolwright.types import SamplingParams, Segment
 
+PROGRESS_NS = 750_000_000
+"""Interval between calls of `on_progress`, which come with chunks. An engine that dies loses about
+a second of a long action at most. An engine that lives writes about one record a second for it."""
+
 OnAction = Callable[[Generated], None]
 OnMark = Callable[["array[int]", StopHit, int], None]
 """(the action's token ids up to the mark, the mark, ns when its bytes were read)."""
@@ -46,13 +50,19 @@ class GenerateRequest:
     top_logprobs: int = 0
     """Number of log-probs of the likeliest tokens for each token. Only for beginnings of actions:
     the router does not count their length."""
+    grammar: tuple[str, str] | None = None
+    """(kind, text) of the grammar that limits the action, as SGLang's sampling parameter of that
+    kind. Only for samplers of token ids. A server knows its place in a grammar only from the first
+    token on, so a broken action fails in place of going on."""
+    progress_ns: int = PROGRESS_NS
+    """Interval between calls of `on_progress`."""
     on_action: OnAction = ignore
     """Called once with the later result of `generate`, inside the read that brought the stop and
     before the stream has ended. Not called without a stop."""
     on_mark: OnMark | None = None
     """Called when one of the stop table's marks is complete."""
     on_progress: OnAction | None = None
-    """Called about once a second, and once more at cancellation, with the tokens since the last
+    """Called once in `progress_ns`, and once more at cancellation, with the tokens since the last
     call, excluding `received`. The result may correct their versions."""
 
 

@@ -30,7 +30,7 @@ from engine.core.sampler.token_action import TokenAction
 from engine.core.sampler.waiting import WaitCause, Waiting
 from engine.core.sampler.wire.client import ServerRefused, ServerUnreachable, fault_of
 from engine.core.sampler.wire.events import WireError
-from engine.core.sampler.wire.request import generate_request, numbers
+from engine.core.sampler.wire.request import NO_ADAPTER, generate_request, numbers
 from engine.core.time_limit import loop_now
 from engine.errors import SamplerFailed
 from engine.types import Codec, Generated
@@ -117,6 +117,7 @@ class SamplerPool(Fleet):
             request=request,
             waiting=Waiting(request.clock),
             retry=Retry(patience=self._table.patience_s, images=request.images is not None),
+            movable=request.grammar is None,
         )
         try:
             generated = await self._finish(action, pending)
@@ -170,6 +171,8 @@ class SamplerPool(Fleet):
         prompt, longest = pending.request.token_ids, pending.request.max_new_tokens
         while len(action.token_ids) < longest:
             before = len(action.token_ids)
+            if before and pending.request.grammar is not None:
+                raise SamplerFailed("the action under a grammar broke off")
             if before:  # a prompt of many thousand ids is copied only after a broken request
                 prompt = pending.request.token_ids + action.token_ids
             server = await self._pick(pending, longest - before, len(prompt))
@@ -202,6 +205,7 @@ class SamplerPool(Fleet):
     ) -> FinishReason:
         budget = pending.request.max_new_tokens - len(action.token_ids)
         rid = f"{self._boot}{next(self._requests):016x}"
+        adapter = None if pending.request.sampling.adapter else server.adapter
         body = generate_request(
             rid=rid,
             input_ids=prompt,
@@ -213,11 +217,13 @@ class SamplerPool(Fleet):
             routing_key=pending.request.key,
             images=pending.request.images,
             top_logprobs=pending.request.top_logprobs,
+            adapter=adapter or "",
+            grammar=pending.request.grammar,
         )
         flight = RequestInFlight(
             server, self.router, action, pending.waiting,
             budget=budget, vocab_size=self.vocab_size, movable=pending.movable,
-            can_have=self.can_have,
+            adapter=adapter, can_have=self.can_have,
         )  # fmt: skip
         try:
             return await flight.run(body)
@@ -230,6 +236,8 @@ class SamplerPool(Fleet):
     ) -> float:
         """Seconds until the next request, after one that brought `brought` tokens. Raises
         SamplerFailed if no request should follow."""
+        if fault is Fault.REFUSED and server.adapter and NO_ADAPTER in cause:
+            fault = Fault.BROKEN  # it was started anew
         server.faults[fault] += 1
         cause = cause[:MOST_OF_A_CAUSE]
         news = fault is Fault.REFUSED

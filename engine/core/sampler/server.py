@@ -14,6 +14,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import msgspec
+
 from engine.core.sampler.retry import Fault
 from engine.core.sampler.routing import PREFILL, Router
 from engine.core.sampler.token_action import TokenAction
@@ -46,6 +48,11 @@ class Server:
         """Tokens received over all its streams."""
         self.version: WeightVersion | None = None
         """The run's version that it got last."""
+        self.adapter: str | None = None
+        """Adapter of its version, which new requests name; "" = the frozen policy alone, None = the
+        run publishes whole weights."""
+        self.adapters: dict[str, None] = {}
+        """Names of this run's adapters that it has, oldest first."""
         self.control = asyncio.Lock()
         """Held while its weights change."""
         self._paused_since: float | None = None
@@ -116,7 +123,8 @@ class RequestInFlight:
 
     prompt: number of tokens that were sent. came: tokens received so far. left: tokens that will
     likely come. movable: whether another server may take over. paused: a publish paused the server
-    since the last chunk, so the gap does not measure its speed.
+    since the last chunk, so the gap does not measure its speed. adapter: as `Server.adapter`;
+    unless it is None, all tokens are of the version that the server had at first.
     """
 
     def __init__(
@@ -129,11 +137,13 @@ class RequestInFlight:
         budget: int,
         vocab_size: int,
         movable: bool,
+        adapter: str | None = None,
         can_have: Callable[[str, WeightVersion | None], bool],
     ) -> None:
         """can_have: `Fleet.can_have`."""
         self.waiting = waiting
         self.movable = movable
+        self.adapter = adapter
         self.paused = False
         self.prompt = 0
         self.came = 0
@@ -145,7 +155,7 @@ class RequestInFlight:
         self._can_have = can_have
         self._given = server.version
         self._weights = ""
-        """Version of the last tokens."""
+        """Version that the server reported with the last tokens."""
         reader = ChunkReader(
             incremental=server.incremental,
             vocab_size=vocab_size,
@@ -183,10 +193,14 @@ class RequestInFlight:
     def _on_chunk(self, chunk: Chunk, read_ns: int) -> bool:
         if self.waiting:
             self.waiting.end(WaitCause.BROKEN, WaitCause.QUIET)
+        reported = chunk.weight_version
+        if self.adapter is not None and self._can_have(reported, None):
+            own = str(self._given)
+            chunk = msgspec.structs.replace(chunk, weight_version=own, weight_spans=())
         fresh = len(chunk.token_ids)
         if fresh:
-            if chunk.weight_version != self._weights:
-                self._check_weights(chunk.weight_version)
+            if reported != self._weights:
+                self._check_weights(reported)
             self._server.received += fresh
             if not self.paused:
                 seconds = (read_ns - self._action.heard_ns) / 1e9

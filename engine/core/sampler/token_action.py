@@ -20,10 +20,6 @@ from engine.core.sampler.wire.events import Chunk
 from engine.types import Codec, Generated, StopHit, VersionRun
 from toolwright.types import FinishKind, FinishReason, WeightVersion
 
-PROGRESS_NS = 750_000_000
-"""Interval between calls of `on_progress`, which come with chunks. An engine that dies loses about
-a second of a long action at most. An engine that lives writes about one record a second for it."""
-
 _CONTINUED = FinishReason(kind=FinishKind.CONTINUED)
 
 
@@ -112,7 +108,7 @@ class TokenAction:
         if self._marks:
             self._report_marks(read_ns)
         if hit is None:
-            if read_ns - self._told_ns >= PROGRESS_NS:
+            if read_ns - self._told_ns >= self.request.progress_ns:
                 self._report_progress(read_ns)
             return True
         self.finish = FinishReason(

@@ -1,46 +1,19 @@
-"""Ends of an assistant's turn, in chat templates and in the text of servers and policies. Pure.
+"""Ends of an assistant's turn, in the text of servers and policies. Pure.
 
-A template writes a token after an assistant's message (Qwen `<|im_end|>`, Llama 3 `<|eot_id|>`).
-eos_token may be another one: a base model's is the end of a document. A policy may end its turn by
-either, so protocols always see the template's.
+A template writes a token after an assistant's message (Qwen `<|im_end|>`, Llama 3 `<|eot_id|>`);
+`toolwright.chat.turn_end` finds it. eos_token may be another one: a base model's is the end of a
+document. A policy may end its turn by either, so protocols always see the template's.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from typing import Protocol
 
 from engine.types import Codec
 
-_ACTION, _NEXT = "toolwright-action-sentinel", "toolwright-next-sentinel"
 _FOREIGN = re.compile(r"(?:<[|\uff5c][^<>|\uff5c\s]{1,40}[|\uff5c]>|</s>|<eos>|<end_of_turn>)\s*\Z")
 """Markers of published templates, at the end of a text."""
 _LONGEST_MARKER = 64
-
-
-class _Chat(Protocol):
-    def __call__(
-        self, messages: Sequence[dict[str, str]], *, generation_prompt: bool = True
-    ) -> str: ...
-
-
-def template_end(chat: _Chat, first_control: Callable[[str], str]) -> str:
-    """The control token that the template writes after an assistant's message, "" without one.
-
-    first_control: the first control token of a text, "" without one. A template that ends a turn
-    only by the next role's token (GLM) has that of a user's message.
-    """
-    messages = [{"role": "user", "content": "x"}, {"role": "assistant", "content": _ACTION}]
-    for more in ([], [{"role": "user", "content": _NEXT}]):
-        try:
-            text = chat([*messages, *more], generation_prompt=False)
-        except ValueError:
-            return ""
-        end = first_control(text.rpartition(_ACTION)[2].partition(_NEXT)[0])
-        if end:
-            return end
-    return ""
 
 
 def canonical_end(text: str, stop: str | None, codec: Codec) -> tuple[str, str | None]:

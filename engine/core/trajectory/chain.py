@@ -6,7 +6,9 @@ Invariants
   of tokens that a sampler made of it.
 - A run of policy tokens becomes one segment for each weight version.
 
-The chain knows neither events nor calls: our own turn loop has one chain per trajectory.
+The chain knows neither events nor calls. In our own turn loop a trajectory has one chain for each
+of its contexts; a rewrite begins the next one. A forest (`forest.py`) has one for each call of an
+outside agent.
 """
 
 from __future__ import annotations
@@ -73,6 +75,7 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True):
         sampling: SamplingParams | None,
         finish: FinishReason,
         image_tokens: Sequence[int] = (),
+        trainable: bool = True,
     ) -> Chain:
         """The chain after the policy wrote `token_ids`, [n] int32, with `logprobs`, [n] float32.
 
@@ -93,7 +96,7 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True):
                     logprobs=logprobs[start : start + count],
                     weight_version=version,
                     turn=turn,
-                    trainable=True,
+                    trainable=trainable,
                     sampling=sampling,
                     finish=finish if number == len(runs) - 1 else CONTINUED,
                 )
@@ -115,6 +118,33 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True):
         shown = (ImageSlot(blob=blob, in_response=True) for blob in images)
         return self._grown(token_ids, new, (*self.images, *shown))
 
+    def rewritten(
+        self,
+        shared: int,
+        token_ids: Ids,
+        *,
+        turn: int,
+        shown: int = 0,
+        images: Iterable[BlobRef] = (),
+    ) -> Chain:
+        """The chain of a new context: the first `shared` tokens, copied and not trainable, then
+        `token_ids`, [n] int32, as a prompt.
+
+        shown: number of images in the copy. images: those of `token_ids`. `response_ids` of the new
+        chain counts the tokens beyond the length of the first prompt.
+        """
+        prompt = len(self.token_ids) - self.response_ids
+        segments = shared_segments(self.segments, shared)
+        if token_ids:
+            segments.append(Segment(author=Author.PROMPT, token_ids=token_ids, turn=turn))
+        new = (ImageSlot(blob=blob, in_response=False) for blob in images)
+        return Chain(
+            token_ids=self.token_ids[:shared] + token_ids,
+            response_ids=max(0, shared + len(token_ids) - prompt),
+            segments=tuple(segments),
+            images=(*self.images[:shown], *new),
+        )
+
     def before_action(self, turn: int) -> Ids:
         """Ids before the action of a turn; all ids if that turn has no action yet."""
         count = 0
@@ -134,3 +164,50 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True):
             segments=(*self.segments, *segments),
             images=images,
         )
+
+
+def shared_segments(segments: Iterable[Segment], count: int) -> list[Segment]:
+    """The first `count` tokens of some segments as the beginning of others, which do not train
+    them."""
+    found, left = [], count
+    for segment in segments:
+        if left <= 0:
+            break
+        found.append(_first(segment, left))
+        left -= len(segment.token_ids)
+    return found
+
+
+def segments_after(segments: Sequence[Segment], shared: int) -> tuple[Segment, ...]:
+    """The segments after the first `shared` tokens, where one of them ends."""
+    position = 0
+    for number, segment in enumerate(segments):
+        if position >= shared:
+            return tuple(segments[number:])
+        position += len(segment.token_ids)
+    return ()
+
+
+def _first(segment: Segment, count: int) -> Segment:
+    """At most the first `count` tokens of a segment, not trainable."""
+    if len(segment.token_ids) <= count:
+        return replace_fields(segment, trainable=False)
+    return replace_fields(
+        segment,
+        token_ids=segment.token_ids[:count],
+        logprobs=None if segment.logprobs is None else segment.logprobs[:count],
+        finish=None if segment.finish is None else CONTINUED,
+        trainable=False,
+    )
+
+
+def common_prefix(one: Ids, other: Ids) -> int:
+    """Number of ids at which two arrays begin alike."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[low:middle] == other[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low

@@ -4,8 +4,9 @@
 fact: it never changes, and it holds nothing that earlier events imply.
 
 Invariants
-- An attempt begins with `Opened` or `Forked` and ends with `Ended`. Only `Scored` may follow: from
-  the reward function, then from the group hook. The last one of each counts.
+- An attempt begins with `Opened` or `Forked`, that of an outside agent with `Begun`. It ends with
+  `Ended`. Only `Scored` may follow: from the reward function, then from the group hook. The last
+  one of each counts.
 - `decode(encode(events)) == events`, and repeated encoding gives the same bytes.
 """
 
@@ -72,6 +73,8 @@ class Streamed(Event, frozen=True, kw_only=True):
     versions: tuple[VersionRun, ...]
     prompt_tokens: int = 0
     prompt_ids: Ids | None = None
+    node: int | None = None
+    """Completion of an outside agent's call; None in our own turn loop."""
 
 
 class Acted(Event, frozen=True, kw_only=True):
@@ -93,6 +96,8 @@ class Acted(Event, frozen=True, kw_only=True):
     asked_ns: int = 0
     first_ns: int = 0
     acted_ns: int = 0
+    node: int | None = None
+    """Completion of an outside agent's call; None in our own turn loop."""
 
 
 class Called(Event, frozen=True, kw_only=True):
@@ -110,6 +115,8 @@ class Called(Event, frozen=True, kw_only=True):
     """JSON text, because its integers may be of any size; "" if the parser found no arguments."""
     service: str = ""
     refused: bool = False
+    given_id: str = ""
+    """Id that an outside agent has for it."""
     stop_read_ns: int = 0
     dispatched_ns: int = 0
 
@@ -149,6 +156,21 @@ class Appended(Event, frozen=True, kw_only=True):
     """Time spent on the turn's calls."""
 
 
+class Rewritten(Event, frozen=True, kw_only=True):
+    """The protocol replaced the context, between two turns or after an action, whose turn it ends.
+
+    The new context is the first `shared` tokens of the old one, then `token_ids`.
+    """
+
+    shared: int
+    token_ids: Ids
+    shown: int = 0
+    """Number of images in the shared tokens."""
+    images: tuple[BlobRef, ...] = ()
+    """One for each placeholder in `token_ids`."""
+    cause: str = ""
+
+
 class Noted(Event, frozen=True, kw_only=True):
     """A note for the record; it changes nothing."""
 
@@ -175,13 +197,93 @@ class Scored(Event, frozen=True, kw_only=True):
     masked: bool = False
     outside_baseline: bool = False
     anchors: Mapping[int, tuple[str, ...]] = msgspec.field(default_factory=dict)
+    weights: Mapping[str, float] = msgspec.field(default_factory=dict)
+    """Weights other than 1, by the ids of their sequences."""
     notes: tuple[Note, ...] = ()
     seconds: float = 0.0
 
 
+class Begun(Event, frozen=True, kw_only=True):
+    """An outside agent may call the model; see `forest.py`."""
+
+    sampling: SamplingParams
+    train_superseded: bool = False
+    """Whether a completion stays trainable after a later sample took its place."""
+    train_constrained: bool = False
+    """Whether a completion under a grammar is trainable."""
+    taker: str = ""
+    """Request that the attempt was handed out for: a repeated one gets the same attempt."""
+    seconds: float = 0.0
+    clock_s: float = 0.0
+    """Unix time at which the monotonic clock stood at zero."""
+    iteration: str = ""
+    """Iteration in which the group began, RUN.STEP; "" if unknown."""
+
+
+class Asked(Event, frozen=True, kw_only=True):
+    """An outside agent made a model call, and its prompt has ids.
+
+    Digests have 16 bytes: see toolwright/ingress/v1/ingress.proto.
+    """
+
+    call: int
+    """Number of its first completion; completion i of `n` has number `call + i`."""
+    root: bytes
+    digest: bytes
+    """Digest of its last message."""
+    messages: int
+    """Number of its messages."""
+    request: bytes
+    """Digest of the whole request, by which a retry finds the call."""
+    token_ids: Ids
+    """Ids after the first `shared` ids of completion `parent`."""
+    authors: tuple[tuple[Author, int], ...]
+    """Runs of `token_ids`, which add up to their number."""
+    room: int
+    """Most tokens of a completion."""
+    sampling: SamplingParams
+    parent: int | None = None
+    """Completion that the ids go on from; None for a new root."""
+    shared: int = 0
+    n: int = 1
+    agent: str = ""
+    aside: bool = False
+    """Whether it is never trained."""
+    stops: tuple[str, ...] = ()
+    grammar: tuple[str, str] | None = None
+    """(kind, text) of the grammar that limits the completion."""
+    asked_ns: int = 0
+
+
+class Replied(Event, frozen=True, kw_only=True):
+    """The agent gets the completions of a call: they are turns from here on, in this order."""
+
+    call: int
+    digests: tuple[bytes, ...]
+    """One for each completion: the digest of the conversation with it."""
+    reasoning: tuple[bytes, ...]
+    """Digest of each completion's reasoning, b"" without reasoning."""
+
+
+class Dropped(Event, frozen=True, kw_only=True):
+    """A call has no reader any more: no record holds it."""
+
+    call: int
+    why: str = ""
+
+
+class Rewarded(Event, frozen=True, kw_only=True):
+    """The agent or its environment reported a reward. The last report of each name counts."""
+
+    reward: float | None = None
+    """The whole reward; None = the sum of the parts."""
+    parts: tuple[RewardPart, ...] = ()
+
+
 AnyEvent = (
-    Opened | Forked | Streamed | Acted | Called | Answered | Appended | Noted | Ended | Scored
-)
+    Opened | Forked | Streamed | Acted | Called | Answered | Appended | Rewritten | Noted | Ended
+    | Scored | Begun | Asked | Replied | Dropped | Rewarded
+)  # fmt: skip
 
 
 def encode(events: Sequence[AnyEvent]) -> bytes:

@@ -6,9 +6,11 @@ The same state gives the same record, byte for byte, in every life of the engine
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
-from engine.core.trajectory.chain import ImageSlot
+from engine.core.rewards.reported import REPORTED
+from engine.core.trajectory.chain import Chain, ImageSlot
 from engine.core.trajectory.state import State
 from toolwright.types import (
     Author,
@@ -22,6 +24,7 @@ from toolwright.types import (
     Trajectory,
     TrajectoryTimings,
     ids,
+    weighed,
 )
 
 UNSEEN = 1
@@ -60,7 +63,7 @@ def record(state: State, identity: Identity) -> Trajectory:
     ended, score = state.ended, state.score
     if ended is None:
         raise ValueError(f"{identity.trajectory_id} has not ended")
-    errored = bool(ended.error)
+    errored, weights = bool(ended.error), score.weights if score else {}
     events = state.events
     if errored:
         failed = Event(kind="attempt_failed", turn=state.turn, data={"error": ended.error})
@@ -71,7 +74,7 @@ def record(state: State, identity: Identity) -> Trajectory:
         index=identity.index,
         attempt=identity.attempt,
         task=identity.task,
-        sequences=() if errored else (sequence(state, identity),),
+        sequences=() if errored else weighed(sequences(state, identity), weights),
         calls=state.calls,
         events=(*events, *(score.notes if score else ())),
         status=Status.ERRORED if errored else _STATUS.get(ended.reason, Status.COMPLETED),
@@ -91,9 +94,20 @@ def record(state: State, identity: Identity) -> Trajectory:
         ),
         action_timings=state.action_timings,
         tokenizer_hash=identity.tokenizer_hash,
-        metadata={"final_text": state.last_text}
-        | ({} if ended.answer is None else {"answer": ended.answer}),
+        metadata=_metadata(state),
     )
+
+
+def _metadata(state: State) -> dict[str, Any]:
+    found: dict[str, Any] = {"final_text": state.last_text}
+    if state.ended is not None and state.ended.answer is not None:
+        found["answer"] = state.ended.answer
+    if state.reported is not None:
+        found[REPORTED] = {
+            "reward": state.reported.reward,
+            "parts": [asdict(part) for part in state.reported.parts],
+        }
+    return found
 
 
 def is_orphan(state: State, attempts: Collection[str]) -> bool:
@@ -110,24 +124,58 @@ def with_texts(trajectory: Trajectory, state: State) -> Trajectory:
     return replace(trajectory, anchors={**trajectory.anchors}, metadata=metadata)
 
 
-def sequence(state: State, identity: Identity) -> Sequence:
-    """All tokens, with images expanded, in order."""
-    name = f"{identity.trajectory_id}.0"
-    segments = state.segments
-    if identity.placeholder is not None and state.images:
-        slots = iter(state.images)
-        segments = tuple(_expanded(one, slots, identity.placeholder) for one in segments)
-    if state.fork is None:
-        return Sequence(id=name, segments=segments)
-    parent = state.fork.parent
-    if not identity.orphan:
-        parent, _, _ = parent.rpartition("/")
-    shared = state.token_ids[: state.fork.offset]
-    offset = len(shared)
-    if identity.placeholder is not None:
-        shown = state.images[: shared.count(identity.placeholder)]
-        offset += sum((slot.tokens or UNSEEN) - 1 for slot in shown)
-    return Sequence(id=name, segments=segments, parent=f"{parent}.0", fork_offset=offset)
+def sequences(state: State, identity: Identity) -> list[Sequence]:
+    """One for each context, with images expanded, oldest first. Those of an outside agent in the
+    order of their turns."""
+    name, mark = identity.trajectory_id, identity.placeholder
+    if state.forest is not None:
+        return [
+            Sequence(
+                id=f"{name}.{number}",
+                segments=path.segments,
+                parent=None if path.parent is None else f"{name}.{path.parent}",
+                fork_offset=None if path.parent is None else path.shared,
+                agent=path.agent,
+            )
+            for number, path in enumerate(state.forest.paths())
+        ]
+    chains = [one.chain for one in state.rewrites] + [state.chain]
+    segments = [_segments(chain, mark) for chain in chains]
+    first = Sequence(id=f"{name}.0", segments=segments[0])
+    if state.fork is not None:
+        parent = state.fork.parent
+        if not identity.orphan:
+            parent, _, _ = parent.rpartition("/")
+        offset = _position(chains[0], state.fork.offset, mark)
+        first = replace(first, parent=f"{parent}.0", fork_offset=offset)
+    return [
+        first,
+        *(
+            Sequence(
+                id=f"{name}.{number}",
+                segments=segments[number],
+                parent=f"{name}.{number - 1}",
+                fork_offset=_position(chains[number], rewrite.shared, mark),
+            )
+            for number, rewrite in enumerate(state.rewrites, 1)
+        ),
+    ]
+
+
+def _segments(chain: Chain, placeholder: int | None) -> tuple[Segment, ...]:
+    if placeholder is None or not chain.images:
+        return chain.segments
+    slots = iter(chain.images)
+    return tuple(_expanded(one, slots, placeholder) for one in chain.segments)
+
+
+def _position(chain: Chain, at: int, placeholder: int | None) -> int:
+    """The position in the record of token `at` of a chain, where an image is one token."""
+    if placeholder is None:
+        return min(at, len(chain.token_ids))
+    shared = chain.token_ids[:at]
+    shown = chain.images[: shared.count(placeholder)]
+    return len(shared) + sum((slot.tokens or UNSEEN) - 1 for slot in shown)
 
 
 def _expanded(segment: Segment, slots: Iterator[ImageSlot], placeholder: int) -> Segment:

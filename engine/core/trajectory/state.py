@@ -4,7 +4,8 @@
 folding the whole.
 
 Invariants
-- Its tokens are one `Chain`, which only grows.
+- Its tokens are one `Chain`, which only grows until a rewrite begins the next one. Those of an
+  outside agent are a `Forest`: a turn is a completion that the agent got.
 - After `Ended` only `Scored` is accepted.
 """
 
@@ -19,21 +20,29 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from engine.core.trajectory.chain import CONTINUED, Chain, ImageSlot
+from engine.core.trajectory.chain import Chain, ImageSlot, segments_after
 from engine.core.trajectory.events import (
     Acted,
     Answered,
     AnyEvent,
     Appended,
+    Asked,
+    Begun,
     Called,
+    Dropped,
     Ended,
     Forked,
     Noted,
     Opened,
+    Replied,
+    Rewarded,
+    Rewritten,
     Scored,
     Streamed,
 )
-from engine.types import Generated, SessionRef, ToolSpec, VersionRun, tools_of
+from engine.core.trajectory.forest import Forest
+from engine.core.trajectory.partials import with_part
+from engine.types import Generated, SessionRef, ToolSpec, tools_of
 from toolwright.types import (
     ActionTimings,
     CallRecord,
@@ -42,7 +51,6 @@ from toolwright.types import (
     Ids,
     SamplingParams,
     Segment,
-    ids,
 )
 from toolwright.types import Event as Note
 
@@ -72,6 +80,22 @@ class ForkPoint:
     offset: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextRewrite:
+    """The end of one chain and the begin of the next one."""
+
+    chain: Chain
+    """The chain that ended."""
+    shared: int
+    """Number of its first tokens that the next one copies, an image counted as one."""
+    turn: int
+    """First turn of the next one."""
+
+
+FORKED = "sequence_forked"
+"""Kind of the note about the begin of another sequence."""
+
+
 class State(msgspec.Struct, frozen=True, kw_only=True):
     """The state of one attempt. A protocol reads it and must not change it. (A Struct, because
     every event replaces it: that costs 0.3 us, a frozen dataclass of so many fields 8 us.)"""
@@ -79,6 +103,13 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     sessions: tuple[SessionRef, ...] = ()
     sampling: SamplingParams | None = None
     chain: Chain = Chain()
+    """The context now."""
+    rewrites: tuple[ContextRewrite, ...] = ()
+    """Earlier contexts, oldest first."""
+    forest: Forest | None = None
+    """The calls of an outside agent, in place of `chain`."""
+    reported: Rewarded | None = None
+    """What the agent or its environment reported as the reward."""
     tools: tuple[ToolSpec, ...] = ()
     actions: tuple[Action, ...] = ()
     calls: tuple[CallRecord, ...] = ()
@@ -118,23 +149,37 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def response_ids(self) -> int:
-        """Number of `token_ids` after the prompt."""
-        return self.chain.response_ids
+        """Number of `token_ids` after the prompt; tokens that the policy wrote for an outside
+        agent."""
+        return self.chain.response_ids if self.forest is None else self.forest.written
 
     @property
     def segments(self) -> tuple[Segment, ...]:
-        """All runs of tokens so far, in order."""
+        """All runs of tokens in the context now, in order."""
         return self.chain.segments
 
     @property
+    def history(self) -> tuple[Segment, ...]:
+        """All runs of tokens of all contexts, in order, without copies."""
+        if self.forest is not None:
+            return tuple(segment for path in self.forest.paths() for segment in path.own)
+        chains = [one.chain for one in self.rewrites] + [self.chain]
+        shared = [0, *(one.shared for one in self.rewrites)]
+        return tuple(
+            segment
+            for chain, start in zip(chains, shared, strict=True)
+            for segment in segments_after(chain.segments, start)
+        )
+
+    @property
     def images(self) -> tuple[ImageSlot, ...]:
-        """All images so far, one for each placeholder in `token_ids`."""
+        """All images of the context now, one for each placeholder in `token_ids`."""
         return self.chain.images
 
     @property
     def opened(self) -> bool:
-        """Whether the attempt has its sessions and its prompt."""
-        return bool(self.chain.segments)
+        """Whether the attempt has its sessions and its prompt, or its agent may call."""
+        return bool(self.chain.segments) or self.forest is not None
 
     @property
     def turn(self) -> int:
@@ -156,7 +201,8 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
 
     def before_action(self, turn: int) -> Ids:
         """Ids before the action of a turn; all ids if that turn has no action yet."""
-        return self.chain.before_action(turn)
+        ended = next((one.chain for one in self.rewrites if turn < one.turn), self.chain)
+        return ended.before_action(turn)
 
     def calls_of(self, turn: int) -> tuple[CallRecord, ...]:
         """Answered calls of one turn, in call order."""
@@ -181,8 +227,13 @@ def apply(state: State, event: AnyEvent) -> State:
     """The state after one more event. Raises LogError if it cannot follow."""
     if state.ended is not None and not isinstance(event, Scored):
         raise LogError(f"{type(event).__name__} after the end")
-    if not state.opened and not isinstance(event, Opened | Ended | Scored):
+    if not state.opened and not isinstance(event, Opened | Begun | Ended | Scored):
         raise LogError(f"{type(event).__name__} before anything was opened")
+    if state.forest is not None and (grow := _GROW.get(type(event))):
+        try:
+            return grow(state, state.forest, event)
+        except ValueError as error:
+            raise LogError(str(error)) from error
     return _APPLY[type(event)](state, event)
 
 
@@ -215,26 +266,7 @@ def _forked(state: State, event: Forked) -> State:
 def _streamed(state: State, event: Streamed) -> State:
     if state.acted:
         raise LogError("Streamed after the action was complete")
-    before = state.partial
-    partial = Generated(
-        token_ids=event.token_ids if before is None else before.token_ids + event.token_ids,
-        logprobs=event.logprobs if before is None else before.logprobs + event.logprobs,
-        versions=event.versions if before is None else _joined(before.versions, event.versions),
-        finish=CONTINUED,
-        prompt_tokens=event.prompt_tokens if before is None else before.prompt_tokens,
-        prompt_ids=(event.prompt_ids or ids()) if before is None else before.prompt_ids,
-    )
-    return replace(state, partial=partial)
-
-
-def _joined(
-    before: tuple[VersionRun, ...], after: tuple[VersionRun, ...]
-) -> tuple[VersionRun, ...]:
-    """Runs of tokens that follow each other; no two neighbours have one version."""
-    if not before or not after or before[-1][0] != after[0][0]:
-        return before + after
-    version, count = before[-1]
-    return (*before[:-1], (version, count + after[0][1]), *after[1:])
+    return replace(state, partial=with_part(state.partial, event))
 
 
 def _acted(state: State, event: Acted) -> State:
@@ -253,6 +285,10 @@ def _acted(state: State, event: Acted) -> State:
         )
     except ValueError as error:
         raise LogError(str(error)) from error
+    return _with_action(replace(state, chain=chain, partial=None), event)
+
+
+def _with_action(state: State, event: Acted) -> State:
     action = Action(
         text=event.text,
         stop=event.stop,
@@ -261,14 +297,15 @@ def _acted(state: State, event: Acted) -> State:
         ends_turn=event.ends_turn,
     )
     stamps = ActionTimings(
-        turn=turn, asked_ns=event.asked_ns, first_ns=event.first_ns, acted_ns=event.acted_ns
+        turn=len(state.actions),
+        asked_ns=event.asked_ns,
+        first_ns=event.first_ns,
+        acted_ns=event.acted_ns,
     )
     return replace(
         state,
-        chain=chain,
         actions=(*state.actions, action),
         action_timings=(*state.action_timings, stamps) if event.asked_ns else state.action_timings,
-        partial=None,
         generate_s=state.generate_s + event.seconds,
     )
 
@@ -328,6 +365,76 @@ def _appended(state: State, event: Appended) -> State:
     )
 
 
+def _rewritten(state: State, event: Rewritten) -> State:
+    if state.open_calls or state.partial is not None:
+        raise LogError("Rewritten inside an action or before the answers to its calls")
+    if not 0 <= event.shared <= len(state.token_ids):
+        raise LogError(f"Rewritten with {event.shared} shared tokens of {len(state.token_ids)}")
+    turn = state.turn + state.acted
+    ended = ContextRewrite(chain=state.chain, shared=event.shared, turn=turn)
+    data = {
+        "cause": event.cause,
+        "sequence": len(state.rewrites) + 1,
+        "shared": event.shared,
+        "before": len(state.token_ids),
+        "after": event.shared + len(event.token_ids),
+    }
+    return replace(
+        state,
+        chain=state.chain.rewritten(
+            event.shared, event.token_ids, turn=turn, shown=event.shown, images=event.images
+        ),
+        rewrites=(*state.rewrites, ended),
+        observed=turn,
+        fitted=True,
+        events=(*state.events, Note(kind=FORKED, turn=turn, data=data)),
+    )
+
+
+def _begun(state: State, event: Begun) -> State:
+    if state.opened:
+        raise LogError("Begun after the attempt was opened")
+    return replace(
+        state,
+        forest=Forest(begun=event),
+        sampling=event.sampling,
+        iteration=event.iteration,
+        clock_s=event.clock_s,
+        open_s=event.seconds,
+    )
+
+
+def _replied(state: State, forest: Forest, event: Replied) -> State:
+    forest = forest.replied(event)
+    notes = list[Note]()
+    for node in forest.call(event.call):
+        if node.acted is None or node.turn is None:
+            continue
+        state = _with_action(state, node.acted)
+        if cause := forest.fork_cause(node):
+            data = {"cause": cause, "shared": node.start if node.choice else node.asked.shared}
+            notes.append(Note(kind=FORKED, turn=node.turn, data=data))
+    events = (*state.events, *notes)
+    return replace(state, forest=forest, observed=len(state.actions), events=events)
+
+
+def _called_outside(state: State, _forest: Forest, event: Called) -> State:
+    if event.turn >= state.turn or event.index != state.dispatched(event.turn):
+        raise LogError(f"call {event.call_id} out of order")
+    return replace(state, open_calls=(*state.open_calls, event))
+
+
+def _reported(state: State, _forest: Forest, event: Rewarded) -> State:
+    before = state.reported or event
+    parts = {(part.name, part.turn): part for part in (*before.parts, *event.parts)}
+    reward = before.reward if event.reward is None else event.reward
+    return replace(state, reported=Rewarded(reward=reward, parts=tuple(parts.values())))
+
+
+def _misplaced(_state: State, event: AnyEvent) -> State:
+    raise LogError(f"{type(event).__name__} in the log of another kind of attempt")
+
+
 def _noted(state: State, event: Noted) -> State:
     return replace(state, events=(*state.events, event.note))
 
@@ -352,7 +459,24 @@ _APPLY: dict[type, Callable[[State, Any], State]] = {
     Called: _called,
     Answered: _answered,
     Appended: _appended,
+    Rewritten: _rewritten,
     Noted: _noted,
     Ended: _ended,
     Scored: _scored,
+    Begun: _begun,
+    Asked: _misplaced,
+    Replied: _misplaced,
+    Dropped: _misplaced,
+    Rewarded: _misplaced,
 }
+
+_GROW: dict[type, Callable[[State, Forest, Any], State]] = {
+    Asked: lambda state, forest, event: replace(state, forest=forest.asked(event)),
+    Streamed: lambda state, forest, event: replace(state, forest=forest.streamed(event)),
+    Acted: lambda state, forest, event: replace(state, forest=forest.acted(event)),
+    Replied: _replied,
+    Dropped: lambda state, forest, event: replace(state, forest=forest.dropped(event)),
+    Called: _called_outside,
+    Rewarded: _reported,
+}
+"""How a forest's state follows an event; other events are as in our own loop."""

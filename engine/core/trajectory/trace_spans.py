@@ -8,7 +8,7 @@
         reward
 
 Invariants
-- Every span lies within its parent, and no two `generate` spans overlap.
+- Every span lies within its parent. No two `generate` spans of our own loop overlap.
 - No clock is read: the record has stamps of every action and call, and seconds of the rest. The
   service measured `queue` and `run`. Half of the transport's time lies before them, half after.
 - Equal records give equal spans: a file made of a journal has the trace that the run sent.
@@ -24,7 +24,7 @@ from collections.abc import Iterator, Sequence
 
 from toolwright.tracing.ids import call_span, root_span, span_id, trace_id
 from toolwright.tracing.spans import Span, Value, short
-from toolwright.types import ActionTimings, Author, CallRecord, ToolErrorKind, Trajectory
+from toolwright.types import ActionTimings, CallRecord, ToolErrorKind, Trajectory
 
 PROCESS = "engine"
 LONGEST_S = 4e9
@@ -104,12 +104,7 @@ class _Spans:
         )
 
     def _generate(self, number: int, action: ActionTimings) -> Span:
-        written = [
-            segment
-            for sequence in self._trajectory.sequences
-            for segment in sequence.segments
-            if segment.author is Author.MODEL and segment.turn == action.turn
-        ]
+        written = [one for one in self._trajectory.written if one.turn == action.turn]
         attributes: dict[str, Value] = {
             "turn": action.turn,
             "tokens": sum(len(segment.token_ids) for segment in written),

@@ -46,7 +46,7 @@ def trajectory_rates(trajectory: Trajectory, calls: Sequence[CallRecord]) -> dic
 
 def compared(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[dict[str, Any]]:
     """B less A of each rate that both have, as findings hold them. The recordings count as
-    independent: of the same questions, they differ by less than the error says."""
+    independent. If both have the same questions, the true error is smaller."""
     return [
         {
             "name": name,

@@ -20,6 +20,7 @@ from engine.core.build import (
 from engine.core.protocols import Protocol
 from engine.core.rehearsal import first_that_fits
 from engine.core.rollout.view import prompt_ids
+from engine.core.sampler.adapters import refuse_without_adapters
 from engine.core.sampler.context import check_context
 from engine.core.sampler.pool import SamplerPool
 from engine.core.sampler.server import Server
@@ -287,6 +288,8 @@ async def _check_samplers(
     try:
         await pool.open()
         lines = [_sampler_line(server) for server in pool.servers]
+        if shared.run.publish_adapters:
+            refuse_without_adapters(pool)
         limits = {name: task.limits for name, task in shared.each_task.items()}
         for name, own in limits.items():
             check_context(f"{task_key(name)}.limits.model", own.model, pool.longest_prompt)

@@ -277,7 +277,7 @@ class Collector:
         if self._plan.dedupe is Dedupe.CALLS:
             rules = self._crew.rollout_context.rules
             return mark_of_calls(task, canonical_calls(state, task, rules.protocol, rules.codec))
-        prompt = next((s.token_ids for s in state.segments if s.author is Author.PROMPT), None)
+        prompt = next((s.token_ids for s in state.history if s.author is Author.PROMPT), None)
         return "" if prompt is None else mark_of(prompt, (one.text for one in state.actions))
 
     def _export(

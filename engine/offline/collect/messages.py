@@ -42,6 +42,8 @@ def conversation_of(
     """
     if state.images:
         raise NotExportable("images")
+    if state.rewrites:
+        raise NotExportable("a context that was rewritten")
     messages: list[Message] = [dict(message) for message in protocol.opening(task, state.tools)]
     for turn in range(len(state.actions)):
         messages += _turn(state, turn, task, protocol, codec)

@@ -106,6 +106,7 @@ async def score_again(rewards: Rewards, group: Sequence[Trajectory]) -> list[Sco
             masked=after.masked,
             outside_baseline=after.outside_baseline,
             anchors=dict(after.anchors),
+            weights=after.weights,
             notes=tuple(after.events[len(before.events) :]),
         )
         for before, after in zip(group, await rewards.score(group), strict=True)
@@ -245,6 +246,7 @@ def _score_difference(trajectory: str, stored: Scored, again: Scored) -> Differe
         ("masked", stored.masked, again.masked),
         ("outside_baseline", stored.outside_baseline, again.outside_baseline),
         ("anchors", stored.anchors, again.anchors),
+        ("weights", stored.weights, again.weights),
         ("events of the reward", stored.notes, again.notes),
     ):
         if before != now:

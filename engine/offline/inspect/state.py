@@ -97,7 +97,6 @@ def trajectory_state(run_folder: Path, name: str, decode: Decode | None = None) 
 
 def record_details(trajectory: Trajectory, decode: Decode | None = None) -> dict[str, Any]:
     """A finished trajectory."""
-    segments = trajectory.sequences[0].segments if trajectory.sequences else ()
     return {
         "task": trajectory.task.id,
         "status": trajectory.status.name,
@@ -118,7 +117,9 @@ def record_details(trajectory: Trajectory, decode: Decode | None = None) -> dict
             "tool": trajectory.timings.tool_s,
             "reward": trajectory.timings.reward_s,
         },
-        "timeline": list(timeline(segments, trajectory.calls, trajectory.events, decode)),
+        "timeline": list(
+            timeline(trajectory.segments, trajectory.calls, trajectory.events, decode)
+        ),
     }
 
 
@@ -134,7 +135,7 @@ def state_details(state: State, decode: Decode | None = None) -> dict[str, Any]:
         "seconds": {"open": state.open_s, "generate": state.generate_s, "tool": state.tool_s},
         "waits_for": [one.call_id for one in state.open_calls],
         "unfinished_tokens": len(state.partial.token_ids) if state.partial else 0,
-        "timeline": list(timeline(state.segments, state.calls, state.events, decode)),
+        "timeline": list(timeline(state.history, state.calls, state.events, decode)),
     }
 
 
@@ -267,6 +268,9 @@ def _in_flight(
 def _doing(state: State) -> str:
     if state.ended is not None:
         return "waits for its group" if state.score else f"ended: {state.ended.reason.name}"
+    if state.forest is not None:
+        calls = len(state.forest.open_calls)
+        return f"generates for {calls} calls of its agent" if calls else "waits for its agent"
     if state.open_calls:
         return f"calls {', '.join(one.tool or one.service for one in state.open_calls)}"
     return "generates" if state.opened else "opens"

@@ -107,6 +107,12 @@ class TrainLane:
         return self._journal.counts
 
     @property
+    def earlier_outside(self) -> list[str]:
+        """Attempts of outside agents, from an earlier life, that will go on."""
+        states = ((one.attempt, one.state) for one in self._earlier.values())
+        return [name for name, state in states if state.forest is not None and not state.ended]
+
+    @property
     def running(self) -> int:
         """Trajectories in flight."""
         return self._places.used

@@ -113,6 +113,7 @@ def _append(
             masked=after.masked,
             outside_baseline=after.outside_baseline,
             anchors=dict(after.anchors),
+            weights=after.weights,
             notes=tuple(after.events[earlier:]),
             seconds=seconds + (rewarded.seconds if rewarded else 0.0),
         )

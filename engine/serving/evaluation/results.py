@@ -156,8 +156,7 @@ def texts_of(trajectory: Trajectory, codec: Codec) -> list[dict[str, str]]:
     """The trajectory's texts with their authors, in order."""
     return [
         {"author": segment.author.name.lower(), "text": segment_text(segment, codec)}
-        for sequence in trajectory.sequences
-        for segment in sequence.segments
+        for segment in trajectory.segments
     ]
 
 
@@ -184,7 +183,12 @@ def cut_texts(segments: list[dict[str, str]], most: int = MOST_TEXT) -> list[dic
 def tokens_of(trajectory: Trajectory) -> dict[str, int]:
     """Tokens that the policy read, the prompt of every action included, and tokens that it wrote.
     They are the API's counts if every action has them, else counts of the record's own tokens."""
-    spans = [span for sequence in trajectory.sequences for span in sequence.action_spans]
+    spans = [
+        span
+        for sequence, shared in zip(trajectory.sequences, trajectory.shared_prefixes, strict=True)
+        for span in sequence.action_spans
+        if span[1] >= shared
+    ]
     reported = [event.data for event in trajectory.events if event.kind == SAMPLED]
     if (
         reported

@@ -36,6 +36,11 @@ def fork_from(old_run_folder: Path, run_folder: Path) -> tuple[WeightVersion, Pa
             f"--fork: the run in {old_run_folder} has published no weights: start without --fork"
         )
     version, weights = newest
+    if (weights / "adapter_config.json").is_file():
+        raise StartupError(
+            f"--fork: weights {version} of {old_run_folder} are adapters (run.publish_adapters): "
+            f"set policy.model to {old_run_folder / 'final'}, where the learner left them merged"
+        )
     if not (weights / "config.json").is_file():
         raise StartupError(
             f"--fork: weights {version} of {old_run_folder} are not in {weights} any more: restore "

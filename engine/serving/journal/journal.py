@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import secrets
 import sqlite3
 import uuid
 from collections.abc import Mapping, Sequence
@@ -49,6 +50,8 @@ TIDIED_GROUPS = 8
 """Groups whose bytes are deleted in one transaction."""
 SPARE_PAGES = 16_384
 """Free pages (64 MiB) that the file keeps for later writes; it gives back more than these."""
+FULL_PAUSE_S = 0.5
+"""Interval between checks whether a full disk has room for events that a caller waits for."""
 VACUUMED_PAGES = 1_024
 """Pages that it gives back in one transaction."""
 KEPT_LEARNERS = 256
@@ -116,6 +119,11 @@ class Journal:
         return self._writer.backlog
 
     @property
+    def commits(self) -> int:
+        """Number of transactions since the start; each flushes the disk once."""
+        return self._writer.commits
+
+    @property
     def commit_s(self) -> float:
         """Duration of the last transaction, in seconds. Events become durable within this time
         after `GROUP_COMMIT_S`, while there is room."""
@@ -155,6 +163,24 @@ class Journal:
     async def flush(self) -> None:
         """Returns when all appended events are durable. Raises JournalFull if there is no room."""
         await self._writer.write(lambda: None)
+
+    async def durable(self) -> None:
+        """Returns when all events that were appended before are durable: a full disk delays it.
+        Concurrent callers share a commit."""
+        while True:
+            try:
+                return await self._writer.commit_now()
+            except JournalFull:
+                await asyncio.sleep(FULL_PAUSE_S)
+
+    async def secret(self) -> bytes:
+        """32 random bytes that stay the same in all lives of the run."""
+
+        def work() -> str:
+            known = facts.fact(self._db, "secret")
+            return known or facts.set_fact(self._db, "secret", secrets.token_hex(32))
+
+        return bytes.fromhex(await self._writer.write(work))
 
     async def open_logs(self) -> dict[str, OpenLog]:
         """The newest attempt of each trajectory whose group is not complete."""

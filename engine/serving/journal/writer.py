@@ -129,6 +129,8 @@ class Writer:
         self._tidy_at = math.inf
         self._closing = False
         self._commit_s = 0.0
+        self.commits = 0
+        """Number of transactions; each flushes the disk once."""
         self.full = False
         self._driver = (drive or WriterThread)(self)
 
@@ -183,6 +185,19 @@ class Writer:
             self._waiting.append(Job(work, committed, future, writes=True, frees=False))
             self._commit_soon()
         return await asyncio.wrap_future(future)
+
+    async def commit_now(self) -> None:
+        """Returns when everything that was appended before is durable. Callers that come while a
+        transaction runs share the next one. Raises JournalFull if there is no room."""
+        future: Future[None] = Future()
+        with self.lock:
+            self._refuse_closed()
+            self._waiting.append(
+                Job(lambda: None, lambda _: None, future, writes=True, frees=False)
+            )
+            self._commit_at = min(self._commit_at, time.monotonic())
+            self._driver.wake()
+        await asyncio.wrap_future(future)
 
     async def read(self, work: Callable[[], Result]) -> Result:
         """Runs `work`, which only reads durable data."""
@@ -318,6 +333,7 @@ class Writer:
             results = [self._in_savepoint(job.work) for job in jobs]
             result, refused = self._in_savepoint(work)
             self.db.execute("COMMIT")
+            self.commits += 1
         except BaseException as error:
             self._rolled_back(error)
             found = JournalFull(self._file) if no_room(error) else error

@@ -33,7 +33,7 @@ def check_policy_folder(folder: Path) -> PolicyShape:
     """
     if not folder.is_dir():
         raise BrokenFolder(f"no folder {folder}")
-    config = _json_object(folder / "config.json", CONFIG_BYTES)
+    config = json_object(folder / "config.json", CONFIG_BYTES)
     shards = sorted(folder.glob("*.safetensors"))
     if not shards:
         raise BrokenFolder(f"{folder} has no *.safetensors weights")
@@ -46,14 +46,15 @@ def check_policy_folder(folder: Path) -> PolicyShape:
         raise BrokenFolder(str(error)) from error
     index = folder / "model.safetensors.index.json"
     if index.exists():
-        named = _json_object(index, INDEX_BYTES).get("weight_map")
+        named = json_object(index, INDEX_BYTES).get("weight_map")
         missing = set(named.values() if isinstance(named, dict) else ()) - {p.name for p in shards}
         if missing:
             raise BrokenFolder(f"{index} names {sorted(map(str, missing))[0]}, which is not there")
     return PolicyShape(config=config, tensors=tensors)
 
 
-def _json_object(file: Path, limit: int) -> dict[str, Any]:
+def json_object(file: Path, limit: int) -> dict[str, Any]:
+    """The object of a JSON file. Raises BrokenFolder for other content, or over `limit` bytes."""
     try:
         if file.stat().st_size > limit:
             raise BrokenFolder(f"{file} has more than {limit} bytes")

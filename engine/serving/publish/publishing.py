@@ -31,6 +31,7 @@ from engine.core.sampler.control import PublishResult, WeightControl
 from engine.errors import PublishFailed
 from engine.serving.evaluation import EvaluationLane
 from engine.serving.journal.journal import Journal
+from engine.serving.publish.adapter_folder import check_adapter_folder
 from engine.serving.publish.policy_folder import BrokenFolder, check_policy_folder
 from engine.serving.publish.policy_shape import PolicyShape
 from engine.serving.publish.publish import Publish, Transport, shutting_down
@@ -124,9 +125,12 @@ class Publisher:
             newest = WeightVersion(lineage=uuid.uuid4().hex[:8], step=0), model
             await self._journal.set_version(*newest, parent=None)
         version, path = newest
+        base = self._control.base or path
         shape: PolicyShape | None = None
         try:
-            shape = await asyncio.to_thread(check_policy_folder, path)
+            shape = await asyncio.to_thread(check_policy_folder, base)
+            if path != base:
+                await asyncio.to_thread(check_adapter_folder, path, shape)
         except BrokenFolder as error:
             if path != model:  # the samplers chose the initial weights themselves
                 raise PublishFailed(

@@ -10,6 +10,7 @@ from pathlib import Path
 from engine.core.sampler.control import PublishResult, WeightControl
 from engine.core.sampler.update_group import Rendezvous, UpdateGroup, update_group
 from engine.errors import PublishFailed
+from engine.serving.publish.adapter_folder import check_adapter_folder
 from engine.serving.publish.policy_folder import BrokenFolder, check_policy_folder
 from engine.serving.publish.policy_shape import PolicyShape, difference
 from engine.serving.publish.publish import Publish, Transport
@@ -32,15 +33,22 @@ class FolderTransport(Transport):
     folder: Path
 
     async def check(self, served: ServedWeights) -> PolicyShape:
-        """Raises ServiceError unless the folder is whole and holds the policy that is served."""
+        """Raises ServiceError unless the folder is whole and holds the policy that is served, or
+        an adapter of it where adapters are published."""
         try:
+            if self.control.base is not None:
+                shape = known_shape(served)
+                await asyncio.to_thread(check_adapter_folder, self.folder, shape)
+                return shape
             shape = await asyncio.to_thread(check_policy_folder, self.folder)
         except BrokenFolder as error:
             raise ServiceError(
                 reasons.ERROR_REASON_INVALID_REQUEST,
                 str(error),
                 subject="path",
-                fix="publish a whole Hugging Face folder that engine and samplers can read",
+                fix="publish a whole Hugging Face folder that engine and samplers can read"
+                if self.control.base is None
+                else "publish a PEFT folder of the policy that the run began with",
             ) from error
         wrong = difference(served.shape, shape) if served.shape is not None else None
         if wrong is not None:
@@ -75,7 +83,15 @@ class GroupTransport(Transport):
     """Longest time without progress, in seconds."""
 
     async def check(self, served: ServedWeights) -> PolicyShape:
-        """Raises ServiceError for a new lineage, or if the policy's tensors are unknown."""
+        """Raises ServiceError for a new lineage, if the policy's tensors are unknown, or where
+        adapters are published."""
+        if self.control.base is not None:
+            raise ServiceError(
+                reasons.ERROR_REASON_INVALID_REQUEST,
+                "run.publish_adapters = true: adapters come by a folder, not over a group",
+                subject="run.publish_adapters",
+                fix='set learner.publish.way = "folder"',
+            )
         if self.parent is not None or not served.continues(self.version):
             raise ServiceError(
                 reasons.ERROR_REASON_INVALID_REQUEST,

@@ -94,9 +94,8 @@ class Metrics:
         )
         for reason in reasons:
             self.masked.labels(reason).inc()
-        for sequence in trajectory.sequences:
-            for segment in sequence.segments:
-                self.tokens.labels(segment.author.name.lower()).inc(len(segment.token_ids))
+        for segment in trajectory.segments:
+            self.tokens.labels(segment.author.name.lower()).inc(len(segment.token_ids))
         for call in trajectory.calls:
             # A name that the policy invented would be a new series each time.
             known = call.tool and call.outcome.error is not ToolErrorKind.UNKNOWN_TOOL

@@ -108,6 +108,9 @@ class PartMetrics:
         self._commit = gauge(
             "toolwright_engine_journal_commit_seconds", "that the last transaction took"
         )
+        self._commits = total(
+            "toolwright_engine_journal_commits", "transactions, each of which flushes the disk"
+        )
         self._free = gauge("toolwright_engine_disk_free_bytes", "where the run folder is")
         self._backlog = gauge(
             "toolwright_engine_journal_backlog", "appends that are not durable yet"
@@ -151,9 +154,12 @@ class PartMetrics:
         self._turned_away.set(turned_away)
         self._old_tokens.follow(old_tokens)
 
-    def journal(self, *, full: bool, backlog: int, commit_s: float, free: int) -> None:
+    def journal(
+        self, *, full: bool, backlog: int, commit_s: float, commits: int, free: int
+    ) -> None:
         """Exports the journal's state. commit_s: duration of the last transaction, in seconds.
-        free: bytes of the disk."""
+        commits: transactions since the start. free: bytes of the disk."""
+        self._commits.follow(commits)
         self._free.set(free)
         self._full.set(full)
         self._commit.set(commit_s)

@@ -15,8 +15,12 @@ from toolwright.credit.entries import Entry
 
 AGGREGATIONS: Mapping[str, Entry] = {
     "token-mean": Entry(formula="mean over the batch's tokens"),
-    "seq-mean-token-mean": Entry(formula="mean over sequences of the mean over tokens"),
-    "seq-mean-token-sum": Entry(formula="mean over sequences of the sum over tokens"),
+    "seq-mean-token-mean": Entry(
+        formula="mean over trajectories of the mean over tokens", reads=("unit",)
+    ),
+    "seq-mean-token-sum": Entry(
+        formula="mean over trajectories of the sum over tokens", reads=("unit",)
+    ),
     "seq-sum-token-sum-norm": Entry(
         formula="sum over the batch's tokens, divided by norm",
         reads=("norm",),

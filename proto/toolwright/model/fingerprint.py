@@ -99,11 +99,20 @@ def recipe_hash(terms: Terms) -> str:
 def difference(engine: Fingerprint, learner: Fingerprint) -> str | None:
     """One sentence with the first difference and the fix; None if the two agree.
 
-    A value that one side does not know is not compared.
+    A value that one side does not know is not compared. `run.epochs` is compared as the steps that
+    it gives: each side counts the rows at its own start.
     """
-    for name in sorted({*engine.terms, *learner.terms} if engine.terms else ()):
+    names = {*engine.terms, *learner.terms} - {"run.epochs"} if engine.terms else ()
+    epochs = engine.terms.get("run.epochs")
+    for name in sorted(names):
         theirs, ours = engine.terms.get(name, _ABSENT), learner.terms.get(name, _ABSENT)
         if theirs != ours:
+            if name == "run.steps" and epochs and epochs == learner.terms.get("run.epochs"):
+                return (
+                    f"run.epochs = {epochs} gives {theirs} steps in the engine and {ours} here: a "
+                    "task's file of rows changed between the two starts. Start the learner with "
+                    f"--set run.steps={theirs}, or start both again"
+                )
             return (
                 f"{name} is {_shown(theirs)} in the engine and {_shown(ours)} here: start both "
                 "with one recipe and the same --set"

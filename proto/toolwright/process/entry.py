@@ -56,6 +56,7 @@ def spare_loopback(environment: MutableMapping[str, str]) -> None:
 
 
 engine = partial(_enter, "engine", "engine.cli")
+ingress = partial(_enter, "ingress", "ingress.cli")
 learner = partial(_enter, "learner", "learner.cli")
 toolsvc = partial(_enter, "toolsvc", "toolsvc.cli")
 memory = partial(_enter, "memory", "memory.cli")

@@ -10,7 +10,10 @@ import sys
 from importlib import util
 from pathlib import Path
 
-OURS = ("toolwright", "engine", "learner", "toolsvc", "memory", "tasks", "console", "bench")
+OURS = (
+    *("toolwright", "engine", "ingress", "learner", "toolsvc"),
+    *("memory", "tasks", "console", "bench"),
+)
 _PROTO = Path(__file__).resolve().parents[2]
 _ROOTS = (_PROTO, _PROTO.parent)
 """Folders that hold our packages: one if they are installed, two in a checkout."""

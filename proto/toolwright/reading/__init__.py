@@ -6,6 +6,7 @@ answers.py, expressions.py   final answers and their canonical forms
 verdicts.py                  the verdict of a judging model
 tool_arguments.py            what the maker of a tool says of its arguments
 task_rows/                   rows of task files
+patches.py                   paths in a patch
 json_text/                   bounds of JSON, and JSON that is still being written
 pixels.py                    images
 files.py, sqlite_files.py    files that may be hostile

@@ -12,6 +12,11 @@ _MARK = re.compile(r"<(?P<end>/?)think(?:ing)?>|\[(?P<close>/?)THINK\]", re.IGNO
 """A tag of a thought, as models write it."""
 
 
+def thought_of(template: str) -> Tags | None:
+    """Tags of the thoughts in a template's source; None without thoughts."""
+    return next((tags for tags in KNOWN if tags.close in template), None)
+
+
 def after_thoughts(reply: str) -> str:
     """A reply after the end of its last thought, without the blanks around it."""
     ends = [mark.end() for mark in _MARK.finditer(reply) if _closes(mark)]

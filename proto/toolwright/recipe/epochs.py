@@ -1,7 +1,7 @@
-"""`run.epochs`: the number of steps in which every task's file of rows is read so often.
+"""`run.epochs`: the number of steps in which each task's rows are read that many times.
 
 Rows that are refused count, since the file is not read as tasks here. Groups that dynamic sampling
-turns away are read in addition.
+rejects are read in addition.
 """
 
 from __future__ import annotations

@@ -82,11 +82,15 @@ class Recipe:
         return self.run_folder
 
     def table(self, name: str, model: type[TableModel]) -> TableModel:
-        """The process's own table, checked. Raises RecipeError, which names the wrong key."""
+        """The process's own table, checked, also beside the shared ones. Raises RecipeError, which
+        names the wrong key."""
         given = self.raw.get(name, {})
         if isinstance(given, Mapping):
             given = what_counts(model, given, self.layers, (name,))
-        return _validate(model, given, self.path, name, self.layers)
+        made = _validate(model, given, self.path, name, self.layers)
+        if isinstance(made, ProcessTable) and (why := made.conflict(self.shared)):
+            raise RecipeError(f"{self.path}: {why}")
+        return made
 
     def write_resolved(self, process: str, table: BaseModel) -> None:
         """Writes the settings of this process to <run folder>/<process>.resolved.json."""

@@ -103,6 +103,11 @@ class _StreamUnary(_Bearer, grpc.aio.StreamUnaryClientInterceptor):  # type: ign
         return await self._send(continuation, details, requests)
 
 
+class _StreamStream(_Bearer, grpc.aio.StreamStreamClientInterceptor):  # type: ignore[misc]
+    async def intercept_stream_stream(self, continuation: Any, details: Any, requests: Any) -> Any:
+        return await self._send(continuation, details, requests)
+
+
 # gRPC files an interceptor under the first kind that it is: one class for all kinds would serve
 # unary calls alone.
-_BEARERS = (_UnaryUnary, _UnaryStream, _StreamUnary)
+_BEARERS = (_UnaryUnary, _UnaryStream, _StreamUnary, _StreamStream)

@@ -104,6 +104,7 @@ async def world(
             faults: Faults | None = None,
             incremental: bool = True,
             policy: Path = policy_folder,
+            takes_adapters: bool = False,
             **changes: Any,
         ) -> World:
             spoken = codec if policy == policy_folder else HuggingFaceCodec(policy)
@@ -116,6 +117,7 @@ async def world(
                     incremental=incremental,
                     vocab_size=spoken.vocab_size,
                     image_token=mark.placeholder if mark else None,
+                    takes_adapters=takes_adapters,
                     media_words=[spoken.encode(word) for word in ("<image>", "<|video_pad|>")],
                 )
             )

@@ -210,6 +210,16 @@ def test_check_finds_faults_of_a_fresh_recipe(
     assert words in sentence(run("check", "--connect", **merged(UNMADE, changes)))
 
 
+def test_adapters_that_cannot_be_published_are_found_by_check(run: Command) -> None:
+    adapters = {"run": {"publish_adapters": True}}
+    assert "without [learner.lora]" in sentence(run("check", **adapters))
+    trained = {**adapters, "learner": {"lora": {"rank": 4}}}
+    assert run("check", **trained).exit_code == 0
+    assert "takes no adapters: start it with --enable-lora" in sentence(
+        run("check", "--connect", **trained)
+    )
+
+
 def test_overrides(run: Command) -> None:
     assert "run.steps" in sentence(run("check", "--set", "run.steps=-1"))
     run.says("--set", "run.steps=7")

@@ -163,6 +163,12 @@ async def test_a_protocol_that_does_not_fit_ends_it_at_once(world: MakeWorld) ->
     assert not here.sampler.requests
 
 
+async def test_an_agent_of_its_own_is_refused(world: MakeWorld) -> None:
+    here = await world(engine=lane(suite("nq", 2)))
+    with pytest.raises(StartupError, match=r"task\.agent: only `engine serve` serves"):
+        await asked(here, changes={"task": {"agent": {}}})
+
+
 async def test_other_settings_are_refused_and_fresh_begins_anew(world: MakeWorld) -> None:
     here = await world(engine=lane(suite("nq", 2)))
     await asked(here)

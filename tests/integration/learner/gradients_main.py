@@ -181,7 +181,7 @@ def compute(models: Path, folder: Path, name: str) -> None:
                         model, settings, "float32", layout=layout, recompute=recompute
                     )
                     checkpoint.load(policy, before)
-                checkpoint.save(policy, 2, "one", {}, Ledger())
+                checkpoint.begin(policy, 2, "one", {}, Ledger())  # written during the update
             # The second batch has fewer rows than there may be ranks. Of the third something is
             # left out on each of them.
             done = improve(
@@ -195,6 +195,8 @@ def compute(models: Path, folder: Path, name: str) -> None:
                 steps=3,
                 drop_silent=True,
             )
+            if step == 2:
+                checkpoint.settle()
             out[f"norm.{step}"] = torch.tensor(done.grad_norm)
             if step:  # the second is of the first one's weights
                 weights = named_weights(policy)

@@ -51,8 +51,9 @@ KINDS = (
 Llama 3.2 has them."""
 
 
-def write_model(folder: Path, kind: str = "qwen3-tied", seed: int = 0) -> Path:
-    """A folder with random weights, norms and biases included, and the files beside them."""
+def write_model(folder: Path, kind: str = "qwen3-tied", seed: int = 0, **changes: int) -> Path:
+    """A folder with random weights, norms and biases included, and the files beside them. changes:
+    keys of SHAPE."""
     from transformers import (
         AutoModelForCausalLM,
         LlamaConfig,
@@ -63,7 +64,7 @@ def write_model(folder: Path, kind: str = "qwen3-tied", seed: int = 0) -> Path:
 
     torch.manual_seed(seed)
     family, _, tied = kind.partition("-")
-    shape: dict[str, Any] = {**SHAPE, "tie_word_embeddings": tied == "tied"}
+    shape: dict[str, Any] = {**SHAPE, **changes, "tie_word_embeddings": tied == "tied"}
     config = {
         "qwen2": lambda: Qwen2Config(**shape),
         "qwen3": lambda: Qwen3Config(**shape, head_dim=16),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from learner.config.weights import Lora, Optimizer, Parallel
 from learner.errors import CheckpointError
 from learner.intake.ledger import Ledger
 from learner.model.policy import Policy, load_policy
+from learner.saving import checkpoint
 from learner.saving.checkpoint import Checkpoints, check_fits, read_state
 from learner.training.objective import PolicyObjective
 from learner.training.update import improve
@@ -191,6 +194,96 @@ def test_state_and_ledger_travel_with_the_weights(
     assert latest is not None
     assert read_state(latest) == ({"step": 3}, ledger)
     assert sorted(p.name for p in tmp_path.glob("step-*")) == ["step-00000002-a", "step-00000003-a"]
+
+
+@pytest.mark.parametrize("layout", [WHOLE, SPLIT])
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_steps_during_the_write_are_not_in_the_checkpoint(
+    tmp_path: Path,
+    model_folder: Path,
+    one_rank: None,
+    monkeypatch: pytest.MonkeyPatch,
+    layout: Parallel,
+    precision: str,
+) -> None:
+    policy = load_policy(model_folder, SETTINGS["adam"], precision, layout=layout)
+    train(policy, range(2))
+    trained, save = threading.Event(), checkpoint.save_sharded
+
+    def late(*args: Any, **options: Any) -> Any:
+        assert trained.wait(60)
+        return save(*args, **options)
+
+    monkeypatch.setattr(checkpoint, "save_sharded", late)
+    with Checkpoints(tmp_path, kept=1) as checkpoints:
+        path = checkpoints.begin(policy, 2, "a", {"step": 2}, Ledger())
+        norms = train(policy, range(2, 5))
+        assert not checkpoints.written
+        assert checkpoints.latest() is None
+        trained.set()
+        checkpoints.settle()
+    assert checkpoints.latest() == path
+    other = load_policy(model_folder, SETTINGS["adam"], precision, layout=layout)
+    checkpoints.load(other, path)
+    assert train(other, range(2, 5)) == norms
+    assert torch.equal(flat(other), flat(policy))
+
+
+@pytest.mark.parametrize("kind", SETTINGS)
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("layout", [WHOLE, SPLIT])
+def test_states_in_host_memory_between_steps_change_nothing(
+    tmp_path: Path,
+    model_folder: Path,
+    one_rank: None,
+    kind: str,
+    precision: str,
+    layout: Parallel,
+) -> None:
+    if kind == "muon" and layout is SPLIT:
+        pytest.skip("Muon moves whole matrices")
+    settings = SETTINGS[kind]
+    stayed = load_policy(model_folder, settings, precision, layout=layout)
+    norms = train(stayed, range(4))
+    moved = load_policy(model_folder, settings, precision, layout=layout)
+    buffers = moved.gradient_buffers()
+    sizes = [buffer.untyped_storage().nbytes() for buffer in buffers]
+    found = []
+    for step in range(2):
+        moved.states.come_back()
+        found += train(moved, range(step, step + 1))
+        moved.states.leave()
+        assert [buffer.untyped_storage().nbytes() for buffer in buffers] == [0] * len(buffers)
+    checkpoints = Checkpoints(tmp_path, kept=1)
+    path = checkpoints.save(moved, 2, "a", {}, Ledger())
+    moved.states.come_back()
+    assert [buffer.untyped_storage().nbytes() for buffer in buffers] == sizes
+    found += train(moved, range(2, 4))
+    assert found == norms
+    assert torch.equal(flat(moved), flat(stayed))
+    other = load_policy(model_folder, settings, precision, layout=layout)
+    checkpoints.load(other, path)
+    assert train(other, range(2, 4)) == norms[2:]
+    assert torch.equal(flat(other), flat(stayed))
+
+
+def test_a_write_that_fails_is_raised_when_it_is_waited_for(
+    tmp_path: Path, model_folder: Path, one_rank: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy = load_policy(model_folder, SETTINGS["adam"], "float32")
+    checkpoints = Checkpoints(tmp_path, kept=2)
+    first = checkpoints.save(policy, 1, "a", {"step": 1}, Ledger())
+
+    def full(*_args: object, **_options: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, "save_sharded", full)
+        checkpoints.begin(policy, 2, "a", {"step": 2}, Ledger())
+        with pytest.raises(CheckpointError, match="make room on the disk"):
+            checkpoints.settle()
+    assert checkpoints.latest() == first
+    assert checkpoints.save(policy, 3, "a", {"step": 3}, Ledger()) == checkpoints.latest()
 
 
 @pytest.mark.parametrize("moment", ["tensors", "rename", "pointer"])

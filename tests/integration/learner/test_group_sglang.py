@@ -50,7 +50,7 @@ def sglang(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[st
         yield url
 
 
-def write_run(folder: Path, model: Path, sglang: str, learner: dict[str, Any]) -> Path:
+def write_run(folder: Path, model: Path, sglang: str, learner: dict[str, Any], **run: Any) -> Path:
     """A recipe of tasks without tools, with a reward that random words get different shares of."""
     folder.mkdir()
     (folder / "task.py").write_text(TASK_FILE, encoding="utf-8")
@@ -64,6 +64,7 @@ def write_run(folder: Path, model: Path, sglang: str, learner: dict[str, Any]) -
             "groups_per_step": 2,
             "group_size": 4,
             "engine": f"127.0.0.1:{port}",
+            **run,
         },
         "policy": {"model": model},
         "task": {

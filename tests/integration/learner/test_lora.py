@@ -18,11 +18,13 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
 from bench.gpu.stages import independent
+from engine.serving.publish.adapter_folder import check_adapter_folder
+from engine.serving.publish.policy_folder import check_policy_folder
 from learner.config.objective import Loss
 from learner.config.weights import Lora, Optimizer
 from learner.errors import CheckpointError, ModelError
 from learner.intake.ledger import Ledger
-from learner.model.policy import Policy, load_frozen, load_policy
+from learner.model.policy import Policy, borrowed_weights, load_frozen, load_policy
 from learner.saving.checkpoint import Checkpoints, check_fits
 from learner.training.batch import micro_batches
 from learner.training.minibatch import MiniBatch, counts_of
@@ -156,6 +158,40 @@ def test_only_adapters_learn_and_what_began_stays_at_hand(
         assert one.reference is not None
         assert np.array_equal(one.reference, other.reference)  # type: ignore[arg-type]
         assert not np.allclose(one.reference, moved.old, atol=1e-2)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", ["qwen3", "qwen2", "llama"])
+def test_published_adapters_are_borrowed_and_given_back(
+    tmp_path: Path, one_rank: None, kind: str
+) -> None:
+    """The folder has PEFT's two files alone. Under them a policy scores as their publisher."""
+    source = write_model(tmp_path / "in", kind)
+    publisher, policy = shaken(source, LORA), load_policy(source, FAST, "float32", LORA)
+    publisher.save_adapters(tmp_path / "published" / "a-1")
+    (folder,) = (tmp_path / "published").iterdir()
+    assert {path.name for path in folder.iterdir()} == {
+        "adapter_config.json", "adapter_model.safetensors"
+    }  # fmt: skip
+    check_adapter_folder(folder, check_policy_folder(source))
+    rows = make_rows(4)
+    before = [p.detach().clone() for p in policy.bare.parameters()]
+    expected, _ = score(publisher, rows, 100, "old")
+    with borrowed_weights(policy, folder):
+        found, _ = score(policy, rows, 100, "old")
+    plain, _ = score(policy, rows, 100, "old")
+    for one, other, own in zip(found, expected, plain, strict=True):
+        assert np.array_equal(one.old, other.old)  # type: ignore[arg-type]
+        assert not np.allclose(one.old, own.old, atol=1e-2)  # type: ignore[arg-type]
+    for kept, parameter in zip(before, policy.bare.parameters(), strict=True):
+        assert torch.equal(kept, parameter)
+    other_rank = load_policy(source, FAST, "float32", SOME)
+    with (
+        pytest.raises(ModelError, match=r"other adapters than learner\.lora"),
+        borrowed_weights(other_rank, folder),
+    ):
+        pass
+    with pytest.raises(ModelError, match=r"set learner\.lora"):
+        load_policy(source, FAST, "float32").save_adapters(tmp_path / "none")
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])

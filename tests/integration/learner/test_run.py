@@ -20,6 +20,7 @@ from learner.errors import CheckpointError, EngineError, PortError, TakenError
 from learner.lock import only_learner
 from learner.loop import step as stepping
 from learner.loop.state import Run
+from learner.model.host_states import HostStates
 from tests.integration.learner.fake_engine import FakeEngine, random_group
 from tests.integration.learner.models import VOCABULARY, reference_log_probs, weights, write_model
 from tests.integration.learner.test_sft import write_recipe
@@ -97,6 +98,19 @@ def test_a_run_from_start_to_end(tmp_path: Path, model_folder: Path, engine: Fak
     assert len(list(published.parent.iterdir())) == 3
 
 
+def test_a_file_that_grew_gives_a_resumed_run_more_steps(
+    tmp_path: Path, model_folder: Path, engine: FakeEngine
+) -> None:
+    """Three groups a step, each row twice: 3 rows are two steps, 6 rows are four."""
+    rows = tmp_path / "rows.jsonl"
+    changes = {"run.epochs": 2, "task.source": "rows.jsonl"}
+    for count, steps in ((3, [0, 1, 2]), (6, [0, 1, 2, 3, 4])):
+        rows.write_text("{}\n" * count, encoding="utf-8")
+        loop.run(recipe_for(tmp_path, model_folder, engine, **changes))
+        assert steps_of(engine) == steps
+    assert [line["step"] for line in metrics(tmp_path)] == [1, 2, 3, 4]
+
+
 def test_samplers_on_the_same_gpu_release_their_memory_for_each_step(
     tmp_path: Path, model_folder: Path, engine: FakeEngine
 ) -> None:
@@ -107,6 +121,28 @@ def test_samplers_on_the_same_gpu_release_their_memory_for_each_step(
     )  # fmt: skip
     loop.run(recipe)
     assert engine.turns == ["publish", "resume", "release", "publish", "release", "publish"]
+
+
+def test_states_leave_the_gpu_before_the_samplers_take_their_memory(
+    tmp_path: Path, model_folder: Path, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("leave", "come_back"):
+        move = getattr(HostStates, name)
+
+        def noted(states: HostStates, name: str = name, move: Any = move) -> None:
+            if states.away == (name == "come_back"):
+                engine.turns.append(name)
+            move(states)
+
+        monkeypatch.setattr(HostStates, name, noted)
+    recipe = recipe_for(
+        tmp_path, model_folder, engine,
+        **{"run.steps": 2, "run.share_gpu": True, "run.max_staleness": 0,
+           "run.correction": "bypass", "learner.offload": True},
+    )  # fmt: skip
+    loop.run(recipe)
+    step = ["release", "come_back", "leave", "publish"]
+    assert engine.turns == ["leave", "publish", "resume", *step, *step]
 
 
 def test_prometheus_sees_a_run_as_its_lines_have_it(
@@ -176,6 +212,26 @@ def test_a_run_of_adapters(tmp_path: Path, model_folder: Path, engine: FakeEngin
     found = base[f"{name}.weight"] + 32.0 / 4 * b @ a
     assert torch.allclose(merged[f"{name}.weight"], found, atol=1e-6)
     assert torch.equal(merged["model.embed_tokens.weight"], base["model.embed_tokens.weight"])
+
+
+def test_a_run_that_publishes_adapters(
+    tmp_path: Path, model_folder: Path, engine: FakeEngine
+) -> None:
+    """Each version's folder is PEFT's, a resumed run goes on with them, and the final folder is
+    merged. The probe reads them, as it does whole folders."""
+    changes = {"run.publish_adapters": True, "learner.lora.rank": 4, "learner.optimizer.lr": 1e-2}
+    loop.run(recipe_for(tmp_path, model_folder, engine, **changes, **{"run.steps": 2}))
+    final = loop.run(recipe_for(tmp_path, model_folder, engine, **changes, **{"run.steps": 4}))
+    assert steps_of(engine)[-1] == 4
+    names = {path.name for path in engine.folder.iterdir()}
+    assert names == {"adapter_config.json", "adapter_model.safetensors"}
+    published = load_file(engine.folder / "adapter_model.safetensors")
+    last = load_file(final / "adapter" / "adapter_model.safetensors")
+    assert all(torch.equal(published[name], tensor) for name, tensor in last.items())
+    assert not torch.equal(
+        weights(final)["model.layers.1.mlp.down_proj.weight"],
+        weights(model_folder)["model.layers.1.mlp.down_proj.weight"],
+    )
 
 
 def test_death_between_publish_and_checkpoint_opens_a_new_lineage(

@@ -9,7 +9,7 @@ from toolwright.process.command_line import extras_with, first_sentence, missing
 
 pytestmark = pytest.mark.slow
 
-COMMANDS = ("engine", "learner", "toolsvc", "memory", "tasks", "bench", "toolwright")
+COMMANDS = ("engine", "ingress", "learner", "toolsvc", "memory", "tasks", "bench", "toolwright")
 
 
 @pytest.mark.parametrize("command", COMMANDS)

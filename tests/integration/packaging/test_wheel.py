@@ -10,10 +10,11 @@ import pytest
 
 from tests.integration.packaging.conftest import ROOT, Environment
 from tests.support.policy import write_policy
+from toolwright.process.own_packages import OURS
 
 pytestmark = pytest.mark.slow
 
-TOP = {"engine", "learner", "toolsvc", "memory", "tasks", "console", "bench", "toolwright"}
+TOP = set(OURS)
 
 
 @pytest.fixture(scope="module")

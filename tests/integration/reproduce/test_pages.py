@@ -25,11 +25,12 @@ from aiohttp.test_utils import TestServer
 from bench.scripted import ScriptedSampler, ScriptRequest
 from engine.core.text.codec import HuggingFaceCodec
 from tests.integration.learner.seeing import write_seeing_model
-from tests.integration.reproduce.downloads import MAKERS, fill
+from tests.integration.reproduce.downloads import MAKERS, ROWS, fill
 from tests.integration.verltool.test_whole_recipes import END, speaking
 from tests.support.dialogue import said
 from tests.support.docs import DOCS
 from tests.support.policy import write_vision_policy
+from toolwright.process.packaged import packaged
 
 ROOT = Path(__file__).parents[3]
 PAGES = sorted(page for page in (DOCS / "reproduce").glob("*.md") if page.stem != "index")
@@ -41,6 +42,24 @@ GIVES_UP = (1, 2, 5)
 PLAN = f"##DAG_LIST\n[(ST1,)]\n##ST1: ask\n1. name the author\n{END}"
 STEP = r"<subtask> ST1: ask</subtask><thinking> known</thinking><answer> \boxed{Ada}</answer>"
 MARKS = ("vision_start", "vision_end", "image", "video")
+
+FEW = f"""
+toolwright() {{
+    command toolwright "$@"
+    test "$1" != init || {{
+        mkdir -p "$3/presets"
+        cp -r '{packaged("recipes")}/presets/suites' "$3/presets/"
+        sed -i 's/^n = [0-9]*/n = {ROWS}/' "$3"/*.toml "$3"/presets/suites/*.toml
+    }}
+}}
+engine() {{
+    if test "$1" = eval; then
+        set -- "${{@/engine.evaluation.suites=\\[\\]/engine.evaluation.samples=0}}"
+    fi
+    command engine "$@"
+}}
+"""
+"""Every suite has `ROWS` rows in a copied recipe. `engine eval` alone evaluates them."""
 
 ids = [page.stem for page in PAGES]
 
@@ -54,10 +73,11 @@ def commands(page: Path) -> tuple[str, str]:
 @pytest.mark.quick
 @pytest.mark.parametrize("page", PAGES, ids=ids)
 def test_a_page_begins_with_what_is_the_readers_own(page: Path) -> None:
-    first, others = commands(page)
+    first, _ = commands(page)
     assert all(line.startswith("export ") for line in first.splitlines())
     assert {"RAW", "MODEL", "EXTRA"} <= set(EXPORT.findall(first))
-    for line in re.findall(r"^toolwright run .*$", others, re.MULTILINE):
+    whole = page.read_text(encoding="utf-8").replace("\\\n", "")
+    for line in re.findall(r"^(?:toolwright run|engine eval) .*$", whole, re.MULTILINE):
         assert line.endswith("$EXTRA"), line
 
 
@@ -160,6 +180,7 @@ async def test_every_command_of_a_page_runs(page: Path, tmp_path: Path) -> None:
             "RAW": str(raw),
             "MODEL": str(model),
             "EXTRA": overrides(sampler.url),
+            "SERVED": sampler.url,
             "RETRIEVER": found,
             "SERPER_API_KEY": "none",
             "ACTOR": "http://127.0.0.1:1/v1",
@@ -168,7 +189,7 @@ async def test_every_command_of_a_page_runs(page: Path, tmp_path: Path) -> None:
         }
         missing = set(EXPORT.findall(first)) - own.keys()
         assert not missing, f"say in this test what {page.name} shall have as {missing}"
-        done = await asyncio.to_thread(shell, rest, work, own)
+        done = await asyncio.to_thread(shell, FEW + rest, work, own)
     assert done.returncode == 0, done.stdout[-6000:]
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from tests.integration.engine.conftest import MakeWorld, World
 from tests.support.codecs import END
-from tests.support.dialogue import in_turn
+from tests.support.dialogue import Script, in_turn
 from toolwright.types import Author, StopReason, Trajectory
 
 pytestmark = pytest.mark.slow
@@ -50,11 +50,16 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 async def rolled_out(
-    here: World, index: Path, ways: Sequence[Sequence[str]], **options: dict[str, Any]
+    here: World,
+    index: Path,
+    ways: Sequence[Sequence[str]],
+    script: Script | None = None,
+    **options: dict[str, Any],
 ) -> list[Trajectory]:
-    """One group, a member a way, in the order of the ways."""
+    """One group, a member a way, in the order of the ways. script: None for the ways in turn."""
     begun = f"Question: {ASKED}"
-    here.sampler._script = in_turn(here.codec, ways, lambda text: text.rindex(begun))
+    in_order = in_turn(here.codec, ways, lambda text: text.rindex(begun))
+    here.sampler._script = script or in_order
     (here.folder / "rows.jsonl").write_text(
         json.dumps({"question": ASKED, "answers": ["Cremona", "Cremona, Italy"]}) + "\n",
         encoding="utf-8",

@@ -222,6 +222,16 @@ def test_several_ranks_start_by_the_launcher(tmp_path: Path) -> None:
     assert words[words.index("learner.cli") + 1] == "run"
 
 
+def test_samplers_of_a_run_that_publishes_adapters_take_them(tmp_path: Path) -> None:
+    run = {"publish_adapters": True}
+    setup = asked(written(tmp_path, run=run, learner={"lora": {"rank": 8}}))
+    words = Commands(setup).sampler("sampler", tmp_path, "http://127.0.0.1:9").argv
+    at = words.index("--enable-lora")
+    assert words[at + 1 :][:4] == ("--max-lora-rank", "8", "--lora-target-modules", "all")
+    plain = Commands(asked(written(tmp_path))).sampler("sampler", tmp_path, "http://127.0.0.1:9")
+    assert "--enable-lora" not in plain.argv
+
+
 def test_the_users_modules_are_neither_sglang_nor_a_rank(tmp_path: Path) -> None:
     """With ranks it is torchrun that says `python -u -m learner.cli`."""
     import os

@@ -300,3 +300,14 @@ async def test_groups_of_one_moment_share_a_commit_and_a_broken_one_takes_only_i
     assert len(commits) == 1
     assert await journal.finished_positions() == {0, 1, 3}
     assert journal.counts.accepted == 3
+
+
+async def test_callers_that_need_durable_events_share_a_commit(journal: Journal) -> None:
+    before = journal.commits
+    for number in range(64):
+        journal.append(f"g0000001-0/b1r0a{number}", [])
+    await asyncio.gather(*(journal.durable() for _ in range(64)))
+    assert journal.backlog == 0
+    assert journal.commits - before <= 3  # one may have begun with the first, one tidies
+    again = await journal.secret()
+    assert (len(again), await journal.secret()) == (32, again)

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.quick
 LOGS = json.loads(Path(__file__).with_name("old_logs.json").read_text(encoding="utf-8"))
 KINDS = {
     "opened", "streamed", "acted", "called", "answered", "appended", "noted", "forked", "ended",
-    "scored",
+    "scored", "begun", "asked", "replied", "dropped", "rewarded",
 }  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from engine.core.trajectory.events import (
     Called,
     Ended,
     Noted,
+    Rewritten,
     Scored,
     Streamed,
     decode,
@@ -60,12 +62,41 @@ def test_ids_of_a_turn_begin_with_all_ids_of_the_turn_before(log: list[AnyEvent]
     state = EMPTY
     for event in log:
         after = apply(state, event)
-        assert after.token_ids[: len(state.token_ids)] == state.token_ids
         assert len(after.token_ids) == sum(len(one.token_ids) for one in after.segments)
-        assert len(after.token_ids) - after.response_ids == (
-            len(after.segments[0].token_ids) if after.opened else 0
-        )
+        if isinstance(event, Rewritten):
+            assert after.token_ids == state.token_ids[: event.shared] + event.token_ids
+            assert not any(one.trainable for one in after.segments)
+        else:
+            assert after.token_ids[: len(state.token_ids)] == state.token_ids
+        if not after.rewrites:
+            assert len(after.token_ids) - after.response_ids == (
+                len(after.segments[0].token_ids) if after.opened else 0
+            )
         state = after
+
+
+@settings(max_examples=40, deadline=None)
+@given(logs(ended=True))
+def test_each_token_of_the_policy_is_trainable_in_one_sequence(log: list[AnyEvent]) -> None:
+    """Rewrites or not: what the record trains are all tokens that the policy wrote, in order."""
+    state = fold(log)
+    told = record(state, IDENTITY)
+    wrote = [token for event in log if isinstance(event, Acted) for token in event.token_ids]
+    if told.sequences:
+        trained = [s for q in told.sequences for s in q.segments if s.trainable]
+        assert [token for s in trained for token in s.token_ids] == wrote
+        assert [s.token_ids for s in told.written] == [s.token_ids for s in trained]
+        assert len(told.sequences) == 1 + sum(isinstance(event, Rewritten) for event in log)
+        for before, after in pairwise(told.sequences):
+            shared = after.fork_offset or 0
+            assert after.parent == before.id
+            assert not any(after.loss_mask[:shared])
+            # An image that the earlier sequence never sent has one token there.
+            copy, whole = (
+                [token for token in one if token != PLACEHOLDER]
+                for one in (after.token_ids[:shared], before.token_ids)
+            )
+            assert copy == whole[: len(copy)]
 
 
 @settings(max_examples=30, deadline=None)
@@ -126,8 +157,9 @@ def test_images_of_the_record_stand_where_their_tokens_are(log: list[AnyEvent]) 
     state = fold(log)
     told = record(state, IDENTITY)
     if told.sequences:
-        assert [ref.blob for ref in told.shown_media] == [slot.blob for slot in state.images]
-        for segment in told.sequences[0].segments:
+        shown = [ref.blob for segment in told.sequences[-1].segments for ref in segment.media]
+        assert shown == [slot.blob for slot in state.images]
+        for segment in (one for sequence in told.sequences for one in sequence.segments):
             for ref in segment.media:
                 run = segment.token_ids[ref.token_offset :][: ref.placeholder_tokens]
                 assert list(run) == [PLACEHOLDER] * ref.placeholder_tokens

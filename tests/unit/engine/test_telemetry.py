@@ -126,7 +126,7 @@ def test_metrics_follow_what_the_parts_count() -> None:
     for count in (5, 2, 3):  # a total that begins again is no error
         parts.attempts({"session_lost": count})
     parts.groups(passed_over=3, dropped=1, turned_away=7, old_tokens=64)
-    parts.journal(full=True, backlog=5, commit_s=0.25, free=1 << 30)
+    parts.journal(full=True, backlog=5, commit_s=0.25, commits=3, free=1 << 30)
     found = {
         (sample.name.removeprefix(PREFIX), *sample.labels.values()): sample.value
         for family in registry.collect()
@@ -148,6 +148,7 @@ def test_metrics_follow_what_the_parts_count() -> None:
         ("journal_full",): 1,
         ("journal_backlog",): 5,
         ("journal_commit_seconds",): 0.25,
+        ("journal_commits_total",): 3,
         ("disk_free_bytes",): 1 << 30,
     }
     assert {name: found.get(name) for name in expected} == expected

@@ -11,7 +11,7 @@ import pytest
 from engine.core.protocols.chat import Chat
 from engine.core.protocols.tagged import Tagged
 from engine.core.rollout.decide import Rules, next_step
-from engine.core.text.thoughts import begins_inside, thought_of
+from engine.core.text.thoughts import begins_inside
 from engine.core.trajectory.chain import Chain
 from engine.core.trajectory.state import Action, State
 from engine.offline.collect.calls import canonical_calls, decision_of
@@ -19,6 +19,7 @@ from engine.offline.collect.messages import conversation_of
 from engine.types import Answer, Calls, ToolSpec
 from tests.support.codecs import END, ToyCodec
 from toolwright.reading.action_ends import Tags
+from toolwright.reading.thoughts import thought_of
 from toolwright.recipe import Limits
 from toolwright.types import Author, FinishKind, FinishReason, Segment, Task, WeightVersion, ids
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from engine.core.sampler.policy_sampler import GenerateRequest
+from engine.core.sampler.policy_sampler import PROGRESS_NS, GenerateRequest
 from engine.core.sampler.stops import StopTable
-from engine.core.sampler.token_action import PROGRESS_NS, TokenAction
+from engine.core.sampler.token_action import TokenAction
 from engine.core.sampler.wire.client import ServerUnreachable
 from engine.core.sampler.wire.events import Chunk
 from engine.types import Generated, StopHit

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
 from learner.config.tables import LearnerTable, SftTable
+from tests.support.recipes import recipe_tables, write_recipe
+from toolwright.recipe import RecipeError, load_recipe, tables_in_force
 
 
 def test_tables_import_without_torch() -> None:
@@ -56,6 +60,32 @@ def test_ways_that_do_not_go_together_are_refused(given: dict[str, object], says
 def test_imitation_refuses_them_too(given: dict[str, object]) -> None:
     with pytest.raises(ValidationError, match=r"parallel\.tensor = 1"):
         SftTable.model_validate({"data": "x", "steps": 1, **given})
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({}, r"without \[learner\.lora\]"),
+        ({"learner.publish.way": "group"}, r"set learner\.publish\.way = 'folder'"),
+        ({"run.share_gpu": True}, "share_gpu = true with publish_adapters = true"),
+    ],
+)
+def test_adapters_are_published_by_a_folder_where_there_are_some(
+    tmp_path: Path, changes: dict[str, object], says: str
+) -> None:
+    """Every process that reads the learner's table refuses the others, and so `engine check`."""
+    tables = recipe_tables(policy=tmp_path, sampler="http://a:1", tools={}, engine="b:1")
+    lora = {} if says.startswith("without") else {"learner.lora.rank": 4}
+    named = {"run.publish_adapters": True, **lora, **changes}
+    file = write_recipe(tmp_path, tables)
+    with pytest.raises(RecipeError, match=says):
+        list(
+            tables_in_force(
+                load_recipe(file, [f"{key}={json.dumps(value)}" for key, value in named.items()])
+            )
+        )
+    good = load_recipe(file, ["run.publish_adapters=true", "learner.lora.rank=4"])
+    assert "learner" in dict(tables_in_force(good))
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ from learner.training.objective import PolicyObjective
 from tests.unit.learner.records import Step, group, rows, trajectory
 from toolwright.credit.corrections import CORRECTIONS
 from toolwright.credit.estimators import ESTIMATORS
-from toolwright.credit.losses import LOSSES
+from toolwright.credit.losses import AGGREGATIONS, LOSSES
 from toolwright.recipe.diagnostics.keys import unread
 from toolwright.recipe.layers import Layer
 from toolwright.recipe.models.table import ON, Case
@@ -92,7 +92,12 @@ def losses_of(settings: Settings) -> Hashable:
     logp = NEW.clone().requires_grad_()
     found, _ = objective(batch, logp, -NEW)
     (gradient,) = torch.autograd.grad(found.sum(), logp)
-    shares = token_weights(COUNTS, read.loss.aggregation, norm=read.loss.norm)
+    shares = token_weights(
+        COUNTS,
+        read.loss.aggregation,
+        norm=read.loss.norm,
+        trajectories=["a", "a", "b"] if read.loss.unit == "trajectory" else None,
+    )
     return (*found.tolist(), *gradient.tolist(), *kept.tolist(), *shares)
 
 
@@ -143,7 +148,7 @@ LOSS: list[Settings] = [
     }
     for (kind, mode, (kl, place)), aggregation in zip(
         product(LOSSES, CORRECTIONS, [(0.0, "loss"), (0.1, "loss"), (0.1, "reward")]),
-        cycle(["token-mean", "seq-sum-token-sum-norm"]),
+        cycle(AGGREGATIONS),
         strict=False,
     )
 ]
@@ -201,6 +206,7 @@ CHANGED: dict[str, Any] = {
     "learner.loss.dual_clip": 1.2,
     "learner.loss.tau_positive": 2.0,
     "learner.loss.tau_negative": 3.0,
+    "learner.loss.unit": "sequence",
     "learner.loss.norm": 7.0,
     "learner.correction.upper": 1.1,
     "learner.correction.lower": 0.97,

@@ -14,8 +14,9 @@ from tests.support.hosts import calling, hosting
 from toolsvc import Tool
 from toolsvc.edge.metrics import Metrics, merge, page_of
 from toolsvc.edge.metrics_server import MetricsServer
-from toolsvc.errors import Reason, StartError
+from toolsvc.errors import Reason
 from toolsvc.types import Recorded, Result, ToolError
+from toolwright.rpc.errors import ListenError
 from toolwright.types import ToolErrorKind
 
 
@@ -133,7 +134,7 @@ async def test_where_there_is_a_token_the_page_asks_for_it_unless_it_is_public(
         assert (await seen(page.port))[0] == 401
         status, text = await seen(page.port, Authorization="Bearer secret")
         assert (status, "toolwright_toolsvc_leases_ended_total 1.0" in text) == (200, True)
-        with pytest.raises(StartError, match=rf"{page.port}.*choose another port"):
+        with pytest.raises(ListenError, match=rf"{page.port}.*choose another port"):
             async with server(f"0.0.0.0:{page.port}"):
                 pass
     async with server("0.0.0.0:0", public=True) as page:
@@ -148,6 +149,6 @@ async def test_an_address_that_will_not_do_is_said_to(
     address: str, says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("TOOLWRIGHT_TOKEN", raising=False)
-    with pytest.raises(StartError, match=says):
+    with pytest.raises(ListenError, match=says):
         async with server(address):
             pass

@@ -233,6 +233,19 @@ def test_a_long_log_is_read_in_linear_time(report: Report, line: str) -> None:
     assert time.process_time() - began < 5.0
 
 
+@pytest.mark.parametrize(
+    ("report", "log"),
+    [
+        ("sympy", f"_ {'.py:' * 200_000}x\n= tests finished: 1 passed, in 1.0 seconds =\n"),
+        ("pytest_whole", f"{START}{' ' * 400_000}x\n{END}"),
+    ],
+)
+def test_one_long_line_of_a_whole_log_is_read_in_linear_time(report: Report, log: str) -> None:
+    began = time.process_time()
+    read_report(report, log)
+    assert time.process_time() - began < 5.0
+
+
 def test_which_lists_a_log_meets() -> None:
     base = {"command": "true", "report": "pytest_words"}
     file = VerificationFile(

@@ -8,12 +8,13 @@ import aiohttp
 import pytest
 
 from tests.support.callers import asking_as
-from toolsvc.errors import Reason, Refused, StartError
+from toolsvc.errors import Reason, Refused
 from toolsvc.host.host import Host
 from toolsvc.plugin.tool import LiveState, Tool
 from toolsvc.sources.verltool.http import ObservationServer
 from toolsvc.sources.verltool.trajectories import Action, Trajectories
 from toolsvc.types import Call, SessionInfo
+from toolwright.rpc.errors import ListenError
 
 
 class Counted(LiveState):
@@ -229,9 +230,9 @@ async def test_off_loopback_it_wants_a_token_or_leave(
     host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("TOOLWRIGHT_TOKEN", raising=False)
-    with pytest.raises(StartError, match="--insecure"):
+    with pytest.raises(ListenError, match="--insecure"):
         ObservationServer(host, "0.0.0.0:0", insecure=False)
-    with pytest.raises(StartError, match="host:port"):
+    with pytest.raises(ListenError, match="host:port"):
         ObservationServer(host, "nowhere", insecure=False)
 
 

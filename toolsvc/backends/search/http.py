@@ -20,8 +20,8 @@ from toolsvc.backends.search.errors import NoVector, WrongVector
 from toolsvc.backends.search.searcher import MOST_HITS, SearchAnswer, Searcher
 from toolsvc.backends.search.types import Query
 from toolsvc.backends.search.vectors import decode_vector
-from toolsvc.edge.http_server import HttpServer, body_of, refused
 from toolsvc.errors import RETRY_SECONDS
+from toolwright.rpc.http_server import HttpServer, body_of, refused
 
 MOST_QUERIES = 1024
 """Most queries of one request."""
@@ -41,7 +41,7 @@ class RetrieveServer(HttpServer):
     """Async context manager."""
 
     def __init__(self, searcher: Searcher, listen: str, *, topk: int, insecure: bool) -> None:
-        """`topk`: where a request names none. StartError for an address that needs a token."""
+        """`topk`: where a request names none. ListenError for an address that needs a token."""
         self._searcher = searcher
         self._topk = topk
         app = web.Application(client_max_size=_BODY_BYTES)

@@ -12,9 +12,10 @@ import uvicorn
 from mcp.server.stdio import stdio_server
 
 from toolsvc.edge.client import Client
-from toolsvc.edge.http_server import BACKLOG, MOST_CONNECTIONS, address_of, asked_for
 from toolsvc.sources.mcp.offer import IDLE_SECONDS, SESSION_HEADER, Offer
+from toolwright.rpc.auth import service_tokens
 from toolwright.rpc.http_rule import HttpRule, asgi_headers, names_of
+from toolwright.rpc.http_server import BACKLOG, MOST_CONNECTIONS, address_of
 
 
 async def serve_stdio(client: Client) -> None:
@@ -25,8 +26,8 @@ async def serve_stdio(client: Client) -> None:
 
 
 async def serve_http(client: Client, listen: str, *, insecure: bool) -> None:
-    """Serves until SIGTERM. Raises StartError for an address that needs a token."""
-    tokens = asked_for()
+    """Serves until SIGTERM. Raises ListenError for an address that needs a token."""
+    tokens = service_tokens()
     host, port = address_of(listen, bool(tokens) or insecure, "--http", "--insecure")
     async with _offer(client, alone="") as offer:
         app = offer.server().streamable_http_app(host=host, session_idle_timeout=IDLE_SECONDS)

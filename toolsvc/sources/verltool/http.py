@@ -26,7 +26,6 @@ from typing import Annotated, Any, NamedTuple, Self
 from aiohttp import web
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
-from toolsvc.edge.http_server import HttpServer, body_of, refused
 from toolsvc.errors import Refused
 from toolsvc.host.host import Host
 from toolsvc.plugin.actions import InvalidAction
@@ -35,6 +34,7 @@ from toolsvc.sources.verltool.forms import FORMS, no_tool
 from toolsvc.sources.verltool.observations import as_observation
 from toolsvc.sources.verltool.trajectories import Action, ToolCall, Trajectories, Turn
 from toolsvc.types import Recorded
+from toolwright.rpc.http_server import HttpServer, body_of, refused
 
 OPTION = "--verltool-http"
 MOST_ACTIONS = 4096
@@ -111,7 +111,7 @@ class ObservationServer(HttpServer):
 
     def __init__(self, host: Host, listen: str, *, insecure: bool, as_there: bool = False) -> None:
         """`as_there`: actions are read and observations framed as VerlTool's tools do (`forms`).
-        Raises StartError for an address that needs a token."""
+        Raises ListenError for an address that needs a token."""
         self._host = host
         self._forms = {
             tool.name: FORMS[tool.name] for tool in host.tools if as_there and tool.name in FORMS

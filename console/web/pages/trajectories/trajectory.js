@@ -88,9 +88,15 @@ function sequences(record, shown) {
   if (!record.sequences.length && !record.calls.length) {
     return h("p", { class: "quiet" }, "No text of it was kept: an evaluation keeps the text of a few questions.");
   }
+  // A call is shown once: in the first sequence that has its action, since later ones may copy that.
+  const place = (call) => Math.max(0, record.sequences.findIndex((sequence) => wrote(sequence, call.turn)));
   return [legend(record), record.sequences.map((sequence, number) => [
     record.sequences.length > 1 && h("h2", {}, `Sequence ${number + 1}`, sequence.agent && ` of ${sequence.agent}`),
-    turns(sequence.segments, record.calls, shown)])];
+    turns(sequence.segments, record.calls.filter((call) => place(call) === number), shown)])];
+}
+
+function wrote(sequence, turn) {
+  return sequence.segments.some((one) => one.author === "model" && one.turn === turn);
 }
 
 function legend(record) {

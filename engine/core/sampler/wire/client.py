@@ -33,6 +33,7 @@ OnChunk = Callable[[Chunk, int], bool]
 ABORT_SECONDS = 10.0
 CONTROL_TIMEOUT = 300.0
 """Seconds for a weight update from disk of the largest models."""
+UNLOAD_SECONDS = 5.0
 GROUP_TIMEOUT = 900.0
 """Seconds for a call that waits for the other members of a group: longer than any lease."""
 
@@ -83,6 +84,8 @@ class ServerInfo:
     """Share of its GPU's memory for weights and cache; 0 if the server does not report it."""
     keeps_memory: bool = False
     """Whether the server was started such that it cannot release memory of its GPU."""
+    takes_adapters: bool = False
+    """Whether the server loads adapters (LoRA) while it runs."""
 
 
 def _deaf(_chunk: Chunk, _read_ns: int) -> bool:
@@ -263,6 +266,20 @@ class SamplerClient:
         body = {"new_version": version, "abort_all_requests": False}
         await self._change("/update_weight_version", body, timeout=60)
 
+    async def load_adapter(self, name: str, path: str) -> None:
+        """Loads the adapter (LoRA) in a PEFT folder. Requests that name it are sampled with it."""
+        body = {"lora_name": name, "lora_path": path}
+        await self._change("/load_lora_adapter", body, timeout=CONTROL_TIMEOUT)
+
+    async def unload_adapter(self, name: str) -> None:
+        """Unloads an adapter. The server answers when no request in flight names it."""
+        await self._change("/unload_lora_adapter", {"lora_name": name}, timeout=UNLOAD_SECONDS)
+
+    async def adapters(self) -> list[str]:
+        """Names of the loaded adapters."""
+        models = (await self._get("/v1/models", timeout=10)).get("data") or ()
+        return [str(model.get("id")) for model in models if model.get("parent")]
+
     async def weight_version(self) -> str:
         return str((await self._get("/model_info", timeout=10)).get("weight_version", ""))
 
@@ -286,13 +303,15 @@ class SamplerClient:
             memory_share=_number(server.get("mem_fraction_static")),
             keeps_memory=server.get("device") != "cpu"
             and server.get("enable_memory_saver") is False,
+            takes_adapters=server.get("enable_lora") is True and server.get("dp_size") in (None, 1),
         )
 
     async def _change(self, path: str, body: Mapping[str, Any], *, timeout: float) -> None:
         """Raises ServerRefused with the server's own message if the call did not succeed."""
         answer = await self._post(path, body, timeout=timeout)
         if not answer.get("success", False):
-            raise ServerRefused(f"{self.url}: {answer.get('message', answer)}")
+            why = answer.get("message") or answer.get("error_message") or answer
+            raise ServerRefused(f"{self.url}: {why}")
 
     async def _post(self, path: str, body: Mapping[str, Any], *, timeout: float) -> dict[str, Any]:
         return await self._request("POST", path, orjson.dumps(body), timeout)

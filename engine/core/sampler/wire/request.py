@@ -16,6 +16,9 @@ MAX_STOPS = 32
 """Most stop texts that SGLang takes. The engine finds every stop itself; a server that knows the
 stop merely writes fewer superfluous tokens."""
 
+NO_ADAPTER = "LoRA adapter"
+"""Part of SGLang's refusals of a request that names an adapter which the server does not have."""
+
 
 def generate_request(
     *,
@@ -29,12 +32,15 @@ def generate_request(
     routing_key: str = "",
     images: Images | None = None,
     top_logprobs: int = 0,
+    adapter: str = "",
+    grammar: tuple[str, str] | None = None,
 ) -> dict[str, Any]:
     """The body: token ids in, token ids and log-probs out, streamed. `encode` turns it into bytes.
 
     images: go with the ids, which have one placeholder for each. The server expands each
     placeholder and leaves the other ids unchanged. top_logprobs: number of log-probs of the
-    likeliest tokens for each token.
+    likeliest tokens for each token. adapter: name of the run's adapter, unless `sampling` names
+    another. grammar: (name of the sampling parameter, its value).
     """
     params: dict[str, Any] = {
         "max_new_tokens": max_new_tokens,
@@ -44,6 +50,8 @@ def generate_request(
         "no_stop_trim": True,
         "stream_interval": stream_interval,
     }
+    if grammar is not None:
+        params[grammar[0]] = grammar[1]
     if stop:
         params["stop"] = list(stop[:MAX_STOPS])
     chosen = {
@@ -72,8 +80,8 @@ def generate_request(
         body["top_logprobs_num"] = top_logprobs
     if routing_key:
         body["routing_key"] = routing_key
-    if sampling.adapter:
-        body["lora_path"] = sampling.adapter
+    if named := sampling.adapter or adapter:
+        body["lora_path"] = named
     return body
 
 

@@ -162,6 +162,10 @@ class _ErrorReasonEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._En
     """INTERNAL: a fault of the service itself; the log line has this id."""
     ERROR_REASON_SUPERSEDED: _ErrorReason.ValueType  # 23
     """FAILED_PRECONDITION: another learner has taken over the run."""
+    ERROR_REASON_CONTEXT_FULL: _ErrorReason.ValueType  # 24
+    """INVALID_ARGUMENT: the prompt leaves no room in the context."""
+    ERROR_REASON_TOO_MANY_CALLS: _ErrorReason.ValueType  # 25
+    """RESOURCE_EXHAUSTED: the trajectory has as many model calls, or calls in flight, as it may."""
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """Why a service refused a request. Travels as ErrorDetail in google.rpc.Status. If CallTool answers
@@ -217,6 +221,10 @@ ERROR_REASON_INTERNAL: ErrorReason.ValueType  # 22
 """INTERNAL: a fault of the service itself; the log line has this id."""
 ERROR_REASON_SUPERSEDED: ErrorReason.ValueType  # 23
 """FAILED_PRECONDITION: another learner has taken over the run."""
+ERROR_REASON_CONTEXT_FULL: ErrorReason.ValueType  # 24
+"""INVALID_ARGUMENT: the prompt leaves no room in the context."""
+ERROR_REASON_TOO_MANY_CALLS: ErrorReason.ValueType  # 25
+"""RESOURCE_EXHAUSTED: the trajectory has as many model calls, or calls in flight, as it may."""
 global___ErrorReason = ErrorReason
 
 class _ToolErrorKind:

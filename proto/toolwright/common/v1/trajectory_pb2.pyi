@@ -273,12 +273,15 @@ class Sequence(google.protobuf.message.Message):
     FORK_OFFSET_FIELD_NUMBER: builtins.int
     AGENT_FIELD_NUMBER: builtins.int
     SEGMENTS_FIELD_NUMBER: builtins.int
+    WEIGHT_FIELD_NUMBER: builtins.int
     id: builtins.str
     parent: builtins.str
     """Sequence that this one was forked from; empty = not forked."""
     fork_offset: builtins.int
     agent: builtins.str
     """Agent of the application that writes here; empty = the only one."""
+    weight: builtins.float
+    """The sequence counts in the loss as that many copies of it; absent = 1, 0 = not trained on."""
     @property
     def segments(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Segment]: ...
     def __init__(
@@ -289,10 +292,14 @@ class Sequence(google.protobuf.message.Message):
         fork_offset: builtins.int | None = ...,
         agent: builtins.str = ...,
         segments: collections.abc.Iterable[global___Segment] | None = ...,
+        weight: builtins.float | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_fork_offset", b"_fork_offset", "fork_offset", b"fork_offset"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_fork_offset", b"_fork_offset", "agent", b"agent", "fork_offset", b"fork_offset", "id", b"id", "parent", b"parent", "segments", b"segments"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_fork_offset", b"_fork_offset", "_weight", b"_weight", "fork_offset", b"fork_offset", "weight", b"weight"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_fork_offset", b"_fork_offset", "_weight", b"_weight", "agent", b"agent", "fork_offset", b"fork_offset", "id", b"id", "parent", b"parent", "segments", b"segments", "weight", b"weight"]) -> None: ...
+    @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_fork_offset", b"_fork_offset"]) -> typing.Literal["fork_offset"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_weight", b"_weight"]) -> typing.Literal["weight"] | None: ...
 
 global___Sequence = Sequence
 

@@ -13,6 +13,10 @@ class ProcessTable(Table):
         """The effect of this table and the shared ones, in a few words, or ""."""
         return ""
 
+    def conflict(self, shared: Shared) -> str:
+        """Why this table does not work with the shared ones, one sentence with the fix, or ""."""
+        return ""
+
     def doubts(self, shared: Shared) -> list[str]:
         """One sentence for each setting that is probably a mistake, with the fix."""
         return []

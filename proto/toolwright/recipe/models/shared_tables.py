@@ -68,6 +68,10 @@ class Run(Table):
         default=False,
         description="the samplers release their GPU's memory while the learner trains on it",
     )
+    publish_adapters: bool = Field(
+        default=False,
+        description="the samplers get the adapters of learner.lora alone, not merged weights",
+    )
     engine: str = Field(default="127.0.0.1:50051", description="address of `engine serve`")
     traces: str = Field(
         default="",
@@ -103,6 +107,15 @@ class Run(Table):
             raise ValueError(
                 f"share_gpu = true with max_staleness = {self.max_staleness}: samplers and learner "
                 "take turns on one GPU, so nothing is sampled early; set max_staleness = 0"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _adapters_stay_on_the_gpu(self) -> Run:
+        if self.share_gpu and self.publish_adapters:
+            raise ValueError(
+                "share_gpu = true with publish_adapters = true: a sampler that releases its memory "
+                "loses its adapters; set publish_adapters = false"
             )
         return self
 

@@ -113,6 +113,23 @@ class Overlong(Table):
         return self
 
 
+class Agent(Table):
+    """Trajectories are written by an agent of its own, which calls the policy as a model server."""
+
+    reward_from: Literal["recipe", "agent"] = Field(
+        default="recipe", description="whose reward counts: task.reward's, or the agent's report"
+    )
+    superseded: Literal["mask", "train"] = Field(
+        default="mask", description="completions whose place a later sample of the request took"
+    )
+    constrained: Literal["mask", "train"] = Field(
+        default="mask", description="completions that a grammar limited"
+    )
+    sampling: Literal["recipe", "request"] = Field(
+        default="recipe", description="whose temperature, top_p, top_k, min_p and penalty count"
+    )
+
+
 class TaskTable(Table):
     """Source of the questions, protocol and reward."""
 
@@ -155,6 +172,9 @@ class TaskTable(Table):
     branching: Branching | None = Field(
         default=None, description="trajectories part in two on the way; none = all from the prompt"
     )
+    agent: Agent | None = Field(
+        default=None, description="an outside agent writes; none = our own turn loop"
+    )
     shuffle: bool = True
     limits: Limits = Field(default_factory=Limits)
     metadata: dict[str, Any] = Field(
@@ -171,6 +191,15 @@ class TaskTable(Table):
     def _rules_are_rules(cls, stops: dict[str, str]) -> dict[str, str]:
         read_stop_rules(stops)
         return stops
+
+    @model_validator(mode="after")
+    def _agents_do_not_branch(self) -> TaskTable:
+        if self.agent is not None and self.branching is not None:
+            raise ValueError(
+                "[task.agent] and [task.branching] exclude each other: an agent of its own cannot "
+                "be copied in the middle; leave one of them out"
+            )
+        return self
 
     @model_validator(mode="after")
     def _one_answer_to_length(self) -> TaskTable:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +12,8 @@ import pytest
 from engine.config import Suite
 from engine.offline.reference import find
 from engine.offline.reference.names import matched
+from tasks.sets.evaluation import EVALUATION
+from tasks.sets.training import TRAINING
 from toolwright.process.packaged import packaged
 
 pytestmark = pytest.mark.quick
@@ -29,6 +33,10 @@ BESIDE = {
     "searl": {f"{name} without memory" for name in find("searl:T1")[1].sets},
 }
 """Suites that the paper names and the table does not have."""
+FLASHRAG = {"search": "flashrag_", "mtr": "flashrag_"}
+"""What precedes a file's name in `tasks list`."""
+SPIDER = {"Spider Test": 2147, "Spider DK": 535, "Spider Syn": 1034}
+"""Rows of the sets beside table 6."""
 DRAWN = 500
 """Rows of a larger set, as SE-Search draws them."""
 
@@ -56,6 +64,19 @@ def test_a_suite_has_the_whole_set_or_one_draw(name: str) -> None:
         if rows is None:
             continue
         assert suite.n == (rows if rows < DRAWN or not drawn(suite) else DRAWN), suite.name
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_each_suite_is_a_set_that_tasks_converts(name: str) -> None:
+    """A set whose rows `tasks list` gives is evaluated whole, in a table or beside it."""
+    known = {layout.name: layout.rows for layout in (*EVALUATION, *TRAINING)}
+    for suite in suites(name):
+        stem = Path(suite.source).stem
+        rows = known["spider" if name == "sql" else f"{FLASHRAG.get(name, '')}{stem}"]
+        if suite.name in SPIDER:
+            assert suite.n == SPIDER[suite.name]
+        elif not drawn(suite) and (counted := re.match(r"[\d,]+(?=$|;)", rows)):
+            assert suite.n == int(counted[0].replace(",", "")), suite.name
 
 
 def drawn(suite: Suite) -> bool:

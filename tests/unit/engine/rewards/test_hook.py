@@ -10,8 +10,12 @@ import pytest
 from engine.core.rewards.hook import GroupHook
 from engine.core.rewards.score import Score
 from engine.core.rewards.settle import scored
+from engine.core.trajectory.events import Scored, decode, encode
+from engine.core.trajectory.record import Identity, record
+from engine.core.trajectory.state import fold
 from engine.errors import StartupError
 from tests.support.docs import example
+from tests.support.logs import example as example_log
 from tests.unit.engine.rewards.test_reading import TWO_TURNS
 from toolwright.types import CallOutcome, CallRecord, RewardPart
 
@@ -31,6 +35,8 @@ async def credits(group):
     ]
 async def replaces(group):
     return [Score(reward=9.0, keep=False, outside_baseline=True) for t in group]
+async def weighs(group):
+    return [Score(weights={t.sequences[0].id: 0.25}) for t in group]
 async def second_time(group):
     calls.append(len(group))
     if len(calls) < 2:
@@ -85,6 +91,21 @@ async def test_a_reward_of_the_hook_replaces(folder: Path) -> None:
     assert score is not None
     done = scored(TWO_TURNS, score)
     assert (done.reward, done.masked, done.outside_baseline) == (9.0, True, True)
+
+
+async def test_weights_of_sequences_are_journaled_with_the_hooks_score(folder: Path) -> None:
+    (score, _) = await hook(folder, "weighs").scores(GROUP)
+    assert score is not None
+    after = scored(TWO_TURNS, score)
+    assert [q.weight for q in after.sequences] == [0.25]
+    name = after.sequences[0].id
+    events = [*example_log(), Scored(reward=0.5, hooked=True, weights=after.weights)]
+    assert decode(encode(events)) == events
+    identity = Identity(
+        trajectory_id=name.removesuffix(".0"), group_id="g", index=0, attempt=0, task=after.task,
+        tokenizer_hash="",
+    )  # fmt: skip
+    assert record(fold(events), identity).weights == {name: 0.25}
 
 
 async def test_a_hook_that_raised_is_called_again(folder: Path) -> None:

@@ -51,6 +51,9 @@ def test_a_score_without_reward_is_the_sum_of_its_parts_without_a_turn() -> None
         (Score(reward=1, outside_baseline=1), "outside_baseline"),  # type: ignore[arg-type]
         (Score(reward=1, events=["judged"]), "not an Event"),  # type: ignore[list-item]
         (Score(reward=1, events=[Event(kind="e", turn=5)]), "event 'e': turn 5"),
+        (Score(reward=1, weights={"other": 1.0}), "sequence 'other'; the sequences are "),
+        (Score(reward=1, weights={TWO_TURNS.sequences[0].id: -1.0}), "-1 of sequence .* below 0"),
+        (Score(reward=1, weights=2.0), "weights are float, not a dict"),  # type: ignore[arg-type]
         (Score(reward=1, events=[Event(kind="e", turn=0, data={"a": object()})]), "are not JSON"),
         (Score(reward=1, events=[Event(kind="e", turn=0, data={"a": DEEP})]), "are not JSON"),
         (Score(reward=1, events=[Event(kind="e", turn=0, data=[])]), "are not JSON"),  # type: ignore[arg-type]

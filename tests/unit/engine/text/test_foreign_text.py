@@ -15,10 +15,10 @@ from tokenizers import Tokenizer
 from engine.core.protocols.chat import Chat
 from engine.core.protocols.tagged import Tagged
 from engine.core.text.codec import HuggingFaceCodec
-from engine.core.text.foreign import Guard, OwnText
 from engine.types import ToolSpec
 from tests.support.messages import assistant, tool, user
 from tests.support.policy import PLAIN_TEMPLATE, QWEN_TEMPLATE, SPECIAL, VISION, write_policy
+from toolwright.chat.foreign import Guard, OwnText
 from toolwright.types import Task
 
 ADDED = ("<think>", "</think>", "[TOOL]", "abacus")

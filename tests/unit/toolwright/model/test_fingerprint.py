@@ -56,6 +56,23 @@ def test_an_override_given_to_one_alone_is_named(
     assert difference(made(tmp_path, override), made(tmp_path, override)) is None
 
 
+def test_rows_that_grew_between_two_starts_are_named(tmp_path: Path) -> None:
+    """Both have one recipe and count other steps: the sentence gives the engine's count."""
+    rows, more = tmp_path / "rows.jsonl", ("run.epochs=2", "task.source=rows.jsonl")
+    rows.write_text("{}\n" * 4, encoding="utf-8")
+    engine = made(tmp_path, *more)
+    assert difference(engine, made(tmp_path, *more)) is None
+    rows.write_text("{}\n" * 40, encoding="utf-8")
+    learner = made(tmp_path, *more)
+    mine, its = (one.terms["run.steps"] for one in (learner, engine))
+    assert mine > its
+    said = str(difference(engine, learner))
+    assert f"run.epochs = 2 gives {its} steps in the engine and {mine} here" in said
+    assert f"--set run.steps={its}" in said
+    counted = made(tmp_path, *more[1:], f"run.steps={its}")
+    assert difference(engine, counted) is None, "the fix that the sentence names"
+
+
 def test_addresses_and_patience_may_differ(tmp_path: Path) -> None:
     place = (
         "run.engine=10.0.0.1:9",

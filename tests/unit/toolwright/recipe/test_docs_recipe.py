@@ -23,6 +23,7 @@ from learner.config.weights import Lora, Optimizer, Parallel, Publish
 from memory.config import MemoryTable
 from tests.support.docs import DOCS
 from toolwright.recipe import (
+    Agent,
     Branching,
     DynamicSampling,
     Limits,
@@ -45,6 +46,7 @@ TABLES: Mapping[str, type[Table]] = {
     "[task]": TaskTable,
     "[task.overlong]": Overlong,
     "[task.dynamic_sampling]": DynamicSampling,
+    "[task.agent]": Agent,
     "[task.branching]": Branching,
     "[task.limits]": Limits,
     "[tasks.NAME]": MixedTask,

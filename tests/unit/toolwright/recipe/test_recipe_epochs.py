@@ -65,6 +65,12 @@ def test_a_file_that_grew_gives_more_steps(tmp_path: Path) -> None:
         assert steps(file) == count / 2
 
 
+def test_dropped_groups_are_read_in_addition(tmp_path: Path) -> None:
+    """Dynamic sampling replaces a group within its step, so the steps stay the same."""
+    rows(tmp_path / "rows.jsonl", 8)
+    assert steps(recipe(tmp_path), "task.dynamic_sampling={}") == steps(recipe(tmp_path)) == 4
+
+
 def test_one_of_the_two_counts(tmp_path: Path) -> None:
     """An override over the file, the file over a fragment; 0 steps count, too."""
     rows(tmp_path / "rows.jsonl", 8)

@@ -182,3 +182,8 @@ def test_long_and_strange_names_are_told_as_they_are(tmp_path: Path) -> None:
     assert "unknown key" in refusal(tmp_path, 'learner.loss={"a.b"=1}')
     assert len(refusal(tmp_path, f"learner.loss.kind={strange}")) < 300
     assert "unknown table []" in refusal(tmp_path, ".kind=1")
+
+
+def test_an_agent_of_its_own_does_not_branch(tmp_path: Path) -> None:
+    words = refusal(tmp_path, "task.agent.sampling=request", "task.branching.beam=2")
+    assert "[task.agent] and [task.branching] exclude each other" in words

@@ -17,7 +17,7 @@ from toolsvc.tools.swe.boxes.box import Box, BoxError, BoxGone, Runner, StartFai
 _KEPT = 64 * 1024
 """Kept output of a preparation, in bytes."""
 _SAID = 300
-"""Characters of it in an error."""
+"""Longest quotation of that output in an error, in characters."""
 
 
 class Starts:

@@ -6,20 +6,21 @@ a box that no policy has seen, before the submission arrives. Its files are the 
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Collection
+
+from toolwright.reading.patches import changed_paths
 
 PATCH = "tests.patch"
 """In the verification's folder."""
 IN_BOX = ".toolwright-tests.patch"
 """In the fresh box, until it is applied."""
-_FILES = re.compile(r"^diff --git a/(\S.*?) b/(\S.*)$", re.MULTILINE)
 
 
 def patched_paths(patch: str) -> set[str]:
-    """The files that the patch changes, adds, removes, or renames (by both names)."""
-    return {path for pair in _FILES.findall(patch) for path in pair}
+    """The files that the patch changes, adds, removes, or renames (by both names). Raises
+    ValueError for a patch whose files cannot be read."""
+    return {path for pair in changed_paths(patch) for path in pair}
 
 
 def application() -> str:
@@ -31,7 +32,8 @@ def application() -> str:
 
 
 def archive_of(paths: Collection[str]) -> str:
-    """Writes the files that exist to standard output, as `Archives.read` wants it."""
+    """A command that writes an archive of the existing files to standard output, for
+    `Archives.read`."""
     words = " ".join(shlex.quote(path) for path in sorted(paths))
     return (
         f'for f in {words}; do if [ -e "$f" ] || [ -L "$f" ]; then printf "%s\\0" "$f"; fi; done | '

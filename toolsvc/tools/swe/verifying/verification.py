@@ -89,6 +89,7 @@ def read_verification(folder: Path, name: str, limit: int) -> Verification:
         file = VerificationFile.model_validate(tomllib.loads((folder / FILE).read_text("utf-8")))
         files = read_tree(folder / FILES, limit) if (folder / FILES).exists() else []
         patch = (folder / PATCH).read_text("utf-8") if (folder / PATCH).exists() else ""
+        patched_paths(patch)
     except (OSError, ValueError, ValidationError, TreeError) as error:
         raise Refused(
             Reason.INVALID_REQUEST, f"verification {name!r}: {error}", subject=name
@@ -210,7 +211,7 @@ async def _run(
         return Verdict(solved=False, why=f"the tests could not begin: {error}", wanted=wanted)
     seconds = time.perf_counter() - started
     output = ran.output.decode("utf-8", "replace")
-    statuses = read_report(file.report, output)
+    statuses = await asyncio.to_thread(read_report, file.report, output)
     why = ""
     if ran.kind is not ToolErrorKind.NONE or ran.dropped:
         ended = "too much output" if ran.dropped else ran.kind.name
@@ -219,7 +220,7 @@ async def _run(
         why = "the tests ended with exit code 1, and their log reports no failure"
     elif not file.holds(statuses):
         other = list(file.unmet(statuses).items())[:10]
-        why = ", ".join(f"{test}: {told}" for test, told in other) or "more tests than expected"
+        why = ", ".join(f"{test}: {status}" for test, status in other) or "more tests than expected"
         log.info("not solved", why=why, exit_code=ran.code, tail=output[-500:])
     return Verdict(
         solved=not why,

@@ -82,8 +82,8 @@ class VerificationFile(BaseModel):
         }
 
     def status_of(self, test: str, statuses: Mapping[str, str]) -> str:
-        """SWE-bench's lists hold names that end inside of a parameter, for want of a bracket. Such
-        a name stands for all tests that begin so, if they agree."""
+        """Some names in SWE-bench's lists end inside a parameter, without its bracket. Such a
+        name stands for all tests that begin with it, if they agree."""
         if test in statuses or self.expected is not None or test.count("[") <= test.count("]"):
             return statuses.get(test, _NOT_RUN)
         found = {status for name, status in statuses.items() if name.startswith(test)}

@@ -57,8 +57,7 @@ def read_django(output: str) -> dict[str, str]:
 
 
 def _found(lines: list[str]) -> Iterator[Found]:
-    waiting = ""
-    """A test whose line other output interrupted."""
+    waiting = ""  # a test whose line other output interrupted
     for line in lines:
         line = line.removeprefix(_MIGRATED)
         skipped, is_skipped, _ = line.partition(_SKIPPED)

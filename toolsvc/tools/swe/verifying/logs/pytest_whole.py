@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from toolsvc.tools.swe.verifying.logs.pytest_summary import STATUSES, progress_of, summary_of
 from toolsvc.tools.swe.verifying.logs.statuses import ERROR, FAILED, PASSED, XFAIL, Found, merged
 
-_PERCENT = re.compile(r" +\[ *\d{1,3}%\]$")
+_PERCENT = re.compile(r"\[ {0,2}\d{1,3}%\]$")
 
 
 def read_whole(output: str) -> dict[str, str]:
@@ -33,6 +33,6 @@ def _summary(output: str) -> Iterator[Found]:
 
 def _progress(output: str) -> Iterator[Found]:
     for line in progress_of(output):
-        name, _, status = _PERCENT.sub("", line).rpartition(" ")
+        name, _, status = _PERCENT.sub("", line).rstrip().rpartition(" ")
         if status in STATUSES and "::" in name:
             yield name.strip(), PASSED if status == XFAIL else status

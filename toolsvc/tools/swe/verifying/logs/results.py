@@ -3,7 +3,7 @@
     >>>>> results
     {"tests": [{"name": "a | works", "status": "PASSED"}, ...]}
 
-The last such text is read; anything else behind the line makes it none.
+The last such text is read. A text after the line that is not this JSON reports nothing.
 """
 
 from __future__ import annotations

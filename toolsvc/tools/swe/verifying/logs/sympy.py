@@ -28,7 +28,6 @@ from toolsvc.tools.swe.verifying.logs.statuses import (
 
 _FINISHED = re.compile(r"=+ tests finished: (?:(\d{1,9}) passed)?.{0,200}")
 _WORDS = {"ok": PASSED, "F": FAILED, "E": ERROR}
-_TITLE = re.compile(r"_+ ([^ ]+\.py:[^ ]+) _+")
 
 
 def read_sympy(output: str) -> dict[str, str]:
@@ -48,5 +47,13 @@ def _found(lines: list[str]) -> Iterator[Found]:
             words = line.removesuffix("[FAIL]").removesuffix("[OK]").split()
             if len(words) > 1 and words[-1] in _WORDS:
                 yield words[0], _WORDS[words[-1]]
-        elif line.startswith("_") and (title := _TITLE.fullmatch(line)):
-            yield title[1], FAILED
+        elif line.startswith("_") and (title := _title(line)):
+            yield title, FAILED
+
+
+def _title(line: str) -> str:
+    """The test in a rule of underscores; "" if the line is another one."""
+    left, title, right = line.split(" ") if line.count(" ") == 2 else ("", "", "")
+    is_rule = not left.strip("_") and right != "" and not right.strip("_")
+    file, _, test = title.rpartition(".py:")
+    return title if is_rule and file and test else ""

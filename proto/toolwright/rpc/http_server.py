@@ -1,4 +1,4 @@
-"""An HTTP server beside the service's gRPC: it listens and authorises requests.
+"""An HTTP server of aiohttp: it listens and authorises requests.
 
 Loopback or a bearer token, as everywhere, and no request of another site's page
 (`toolwright.rpc.http_rule`). The answers are the business of its application.
@@ -18,7 +18,6 @@ from typing import Self
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler
 
-from toolsvc.errors import StartError
 from toolwright.rpc.auth import Tokens, service_tokens
 from toolwright.rpc.errors import ListenError
 from toolwright.rpc.http_middleware import ruled
@@ -50,9 +49,9 @@ class HttpServer:
     ) -> None:
         """`option` and `insecure_option`: names of the command-line options for `listen` and
         `insecure`, for messages. `reuse_port`: several processes share the address. `public`: as
-        `insecure`, and no request needs a token. Raises StartError for an address that needs a
+        `insecure`, and no request needs a token. Raises ListenError for an address that needs a
         token."""
-        tokens = Tokens() if public else asked_for()
+        tokens = Tokens() if public else service_tokens()
         self._address = address_of(
             listen, bool(tokens) or insecure or public, option, insecure_option
         )
@@ -78,7 +77,7 @@ class HttpServer:
         except (OSError, OverflowError) as error:
             await self._runner.cleanup()
             why = getattr(error, "strerror", None) or error
-            raise StartError(
+            raise ListenError(
                 f"cannot listen on {self._option} {':'.join(map(str, self._address))}: "
                 f"{why}; stop what holds it, or choose another port"
             ) from error
@@ -110,23 +109,15 @@ class _Full(asyncio.Protocol):
         transport.close()
 
 
-def asked_for() -> Tokens:
-    """The tokens in this process's environment. Raises StartError if they cannot be used."""
-    try:
-        return service_tokens()
-    except ListenError as error:
-        raise StartError(str(error)) from error
-
-
 def address_of(listen: str, reachable: bool, option: str, fix: str) -> tuple[str, int]:
-    """Host and port. `reachable`: other machines may reach it. Raises StartError if the address is
+    """Host and port. `reachable`: other machines may reach it. Raises ListenError if the address is
     reachable without permission. `option`: option that set `listen`. `fix`: option that gives the
     permission."""
     host, colon, port = listen.rpartition(":")
     if not (colon and host and port.isdigit()):
-        raise StartError(f"{option} {listen}: write it as host:port")
+        raise ListenError(f"{option} {listen}: write it as host:port")
     if not (is_local(listen) or reachable):
-        raise StartError(
+        raise ListenError(
             f"{option} {listen} is reachable from other machines: set a bearer token "
             f"({TOKEN_VARIABLE}), listen on 127.0.0.1, or say {fix}"
         )

@@ -12,9 +12,9 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from toolsvc.edge import http_server
-from toolsvc.edge.http_server import HttpServer, body_of
+from toolwright.rpc import http_server
 from toolwright.rpc.auth import caller
+from toolwright.rpc.http_server import HttpServer, body_of
 from toolwright.rpc.options import TOKEN_VARIABLE
 
 MIB = 1 << 20

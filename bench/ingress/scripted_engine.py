@@ -1,0 +1,250 @@
+"""`toolwright.ingress.v1` with scripted completions, on a real port.
+
+It matches requests to calls as the contract says, keeps every call's ids, and replays marked
+retries. It samples nothing, keeps no journal, and serves Generate alone.
+
+Invariants
+- A call's prompt is the recorded ids of the matched call and the tail, or the fresh ids.
+- A call is known to later requests from Reply on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from array import array
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from toolwright.common.v1 import reasons_pb2 as reasons
+from toolwright.common.v1 import trajectory_pb2
+from toolwright.ingress.v1 import ingress_pb2 as pb
+from toolwright.ingress.v1 import ingress_pb2_grpc
+from toolwright.rpc.errors import ServiceError, abort
+from toolwright.rpc.server import Server
+from toolwright.wire import pack, unpack
+
+DIGEST_BYTES = 16
+_SERVICE = pb.DESCRIPTOR.services_by_name["IngressService"].full_name
+
+Script = Callable[[int, int], Sequence[int]]
+"""(number of the call, from 0; number of the choice) -> ids of the completion."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptedNode:
+    """One completion: ids of its prompt and its own, and the digests by which it is found."""
+
+    prompt: tuple[int, ...]
+    completion: tuple[int, ...]
+    digest: bytes
+    reasoning: bytes
+    finished: pb.Finished
+    parent: int | None
+    """Node whose ids the prompt goes on from."""
+
+
+@dataclass(slots=True, kw_only=True)
+class ScriptedCall:
+    """One call: what was asked, which ids came, what was replied."""
+
+    ask: pb.Ask
+    prompt: pb.Prompt
+    reply: pb.Reply | None = None
+
+
+@dataclass(slots=True)
+class ScriptedEngine(ingress_pb2_grpc.IngressServiceServicer):
+    """Async context manager. `address` answers while it is entered.
+
+    keys: of the trajectories that there are. context: tokens of prompt and completion. ends: texts
+    of the ids that end a turn; a completion without one was ended by its length.
+    """
+
+    script: Script
+    keys: frozenset[str] = frozenset({"key"})
+    context: int = 1 << 20
+    ends: Mapping[int, str] = field(default_factory=dict)
+    chunk: int = 4
+    """Tokens of one Delta."""
+    nodes: list[ScriptedNode] = field(default_factory=list)
+    calls: list[ScriptedCall] = field(default_factory=list)
+    failures: list[tuple[str, ServiceError]] = field(default_factory=list)
+    """(before which step, the error): each ends one call. Steps: ask, delta, durable."""
+    gate: asyncio.Event = field(default_factory=asyncio.Event)
+    """No completion begins before it is set."""
+    begun: asyncio.Event = field(default_factory=asyncio.Event)
+    """The first prompt is here."""
+    left: int = 0
+    """Calls whose client has left them."""
+    address: str = ""
+    listen: str = "127.0.0.1:0"
+    _server: Server | None = None
+    _replies: dict[bytes, list[pb.Finished]] = field(default_factory=dict)
+
+    async def __aenter__(self) -> Self:
+        self.gate.set()
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    async def start(self) -> None:
+        """Listens; after `stop`, on the same port with the same nodes."""
+        self._server = Server(self.address or self.listen)
+        self._server.add(
+            _SERVICE,
+            lambda server: ingress_pb2_grpc.add_IngressServiceServicer_to_server(self, server),
+        )
+        await self._server.start()
+        self.address = f"127.0.0.1:{self._server.port}"
+
+    async def stop(self) -> None:
+        """Ends all calls in flight."""
+        if self._server is not None:
+            await self._server.stop(0)
+            self._server = None
+
+    async def Generate(
+        self, requests: AsyncIterator[pb.GenerateRequest], context: Any
+    ) -> AsyncIterator[pb.GenerateResponse]:
+        try:
+            async for response in self._generate(requests):
+                yield response
+        except ServiceError as error:
+            await abort(context, error)
+        except asyncio.CancelledError:
+            self.left += 1
+            raise
+
+    async def _generate(
+        self, requests: AsyncIterator[pb.GenerateRequest]
+    ) -> AsyncIterator[pb.GenerateResponse]:
+        ask = (await anext(requests)).ask
+        self._fail("ask")
+        if ask.key not in self.keys:
+            raise ServiceError(reasons.ERROR_REASON_SESSION_NOT_FOUND, "no trajectory has the key")
+        recorded = self._replies.get(ask.request_digest) if ask.retry else None
+        if recorded is not None:
+            yield pb.GenerateResponse(replay=pb.Replay(completions=recorded))
+            await anext(requests)
+            yield pb.GenerateResponse(durable=pb.Durable())
+            return
+        parent, matched = self._match(ask)
+        attached = pb.Attached(room=self.context)
+        prefix: tuple[int, ...] = ()
+        if parent is not None:
+            node = self.nodes[parent]
+            prefix = node.prompt + node.completion
+            attached.node, attached.matched = parent, matched
+            attached.turn_ended = self._ends(prefix)
+            attached.tokens, attached.room = len(prefix), self.context - len(prefix)
+        yield pb.GenerateResponse(attached=attached)
+        prompt = (await anext(requests)).prompt
+        number = len(self.calls)
+        self.calls.append(ScriptedCall(ask=ask, prompt=prompt))
+        ids = prefix + _ids(prompt.tail) if prompt.HasField("tail") else _ids(prompt.fresh)
+        if len(ids) >= self.context:
+            raise ServiceError(
+                reasons.ERROR_REASON_CONTEXT_FULL, f"{len(ids)} of {self.context} tokens"
+            )
+        self.begun.set()
+        await self.gate.wait()
+        finished: list[pb.Finished] = []
+        for choice in range(max(1, ask.n)):
+            completion = tuple(self.script(number, choice))
+            async for response in self._said(ask, choice, completion, finished, len(ids)):
+                yield response
+        reply = (await anext(requests)).reply
+        self.calls[number].reply = reply
+        self._fail("durable")
+        for whole, canonical in zip(finished, reply.completions, strict=True):
+            self.nodes.append(
+                ScriptedNode(
+                    prompt=ids,
+                    completion=tuple(unpack(whole.token_ids, "i")),
+                    digest=canonical.digest,
+                    reasoning=canonical.reasoning,
+                    finished=whole,
+                    parent=parent if prompt.HasField("tail") else None,
+                )
+            )
+        self._replies[ask.request_digest] = finished
+        yield pb.GenerateResponse(durable=pb.Durable())
+
+    def _match(self, ask: pb.Ask) -> tuple[int | None, int]:
+        """The deepest call in the request's chain, and the number of its messages; the later call
+        among equals."""
+        size = DIGEST_BYTES
+        chain = [ask.digests[at : at + size] for at in range(0, len(ask.digests), size)]
+        for place in range(len(chain) - 1, -1, -1):
+            for number in range(len(self.nodes) - 1, -1, -1):
+                node = self.nodes[number]
+                sent = ask.reasoning.get(place, b"")
+                if node.digest == chain[place] and sent in (b"", node.reasoning):
+                    return number, place + 1
+        return None, 0
+
+    async def _said(
+        self,
+        ask: pb.Ask,
+        choice: int,
+        completion: tuple[int, ...],
+        finished: list[pb.Finished],
+        prompt_tokens: int,
+    ) -> AsyncIterator[pb.GenerateResponse]:
+        """The deltas of a completion and its end; the whole of it is added to `finished`."""
+        limit = ask.sampling.max_new_tokens if ask.sampling.HasField("max_new_tokens") else 0
+        ended = self._ends(completion)
+        if limit and len(completion) > limit:
+            completion, ended = completion[:limit], False
+        logprobs = array("f", [-0.5] * len(completion))
+        at = 0
+        while ask.stream and at + self.chunk < len(completion):
+            if at:
+                self._fail("delta")
+            end = at + self.chunk
+            delta = pb.Delta(
+                choice=choice,
+                token_ids=pack(completion[at:end], "i"),
+                logprobs=pack(logprobs[at:end], "f"),
+            )
+            yield pb.GenerateResponse(delta=delta)
+            at = end
+        kind = trajectory_pb2.FINISH_KIND_STOP if ended else trajectory_pb2.FINISH_KIND_LENGTH
+        whole = pb.Finished(
+            choice=choice,
+            token_ids=pack(completion, "i"),
+            logprobs=pack(logprobs, "f"),
+            finish=trajectory_pb2.FinishReason(kind=kind),
+            stop=self.ends[completion[-1]] if ended else "",
+            completion_tokens=len(completion),
+            prompt_tokens=prompt_tokens,
+            node=len(self.nodes) + len(finished),
+        )
+        finished.append(whole)
+        rest = pb.Finished()
+        rest.CopyFrom(whole)
+        rest.token_ids, rest.logprobs = pack(completion[at:], "i"), pack(logprobs[at:], "f")
+        yield pb.GenerateResponse(finished=rest)
+
+    def _ends(self, ids: Sequence[int]) -> bool:
+        """Whether the ids end with the end of a turn."""
+        return bool(ids) and ids[-1] in self.ends
+
+    def _fail(self, step: str) -> None:
+        if self.failures and self.failures[0][0] == step:
+            raise self.failures.pop(0)[1]
+
+
+def _ids(message: pb.Ids) -> tuple[int, ...]:
+    """The ids of a message. Raises ServiceError if they are not as the contract says."""
+    found = tuple(unpack(message.token_ids, "i"))
+    authors = sum(run.count for run in message.authors)
+    if len(found) != message.token_count or authors != message.token_count:
+        raise ServiceError(
+            reasons.ERROR_REASON_INVALID_REQUEST,
+            f"{len(found)} ids, token_count {message.token_count}, authors of {authors}",
+        )
+    return found

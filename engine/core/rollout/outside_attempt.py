@@ -1,0 +1,391 @@
+"""One attempt of an outside agent: its model calls, from the first request to its end.
+
+The agent runs elsewhere. This module knows neither HTTP nor gRPC: `engine.serving.ingress` hands
+requests in. The log decides everything, so a later life of the engine goes on with open calls.
+
+Invariants
+- A call without a reader lives for `GRACE_S`; then it is dropped. A reply ends that.
+- At most `MOST_CALLS` completions, and `MOST_AT_ONCE` calls in flight.
+- After the end no event is appended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+import structlog
+
+from engine.core.rollout.assignment import Assignment, RolloutContext
+from engine.core.rollout.outside_call import OutsideCall, forest_of
+from engine.core.rollout.outside_requests import (
+    AgentEnd,
+    CallRefused,
+    ModelRequest,
+    PromptIds,
+    ReadCall,
+    Refusal,
+)
+from engine.core.time_limit import TimeLimit
+from engine.core.tools.replies import refused
+from engine.core.trajectory.events import (
+    Answered,
+    Asked,
+    Begun,
+    Called,
+    Dropped,
+    Ended,
+    Noted,
+    Replied,
+    Rewarded,
+)
+from engine.core.trajectory.forest import Forest, Match
+from engine.core.trajectory.log import AttemptLog
+from engine.core.trajectory.state import LogError
+from engine.errors import AttemptFailed, first_of_group
+from toolwright.recipe import Agent
+from toolwright.types import (
+    ActionTimings,
+    Author,
+    CallOutcome,
+    Event,
+    RewardPart,
+    SamplingParams,
+    StopReason,
+)
+
+GRACE_S = 15.0
+"""Time for which a call without a reader goes on, in seconds: a client may retry."""
+RETURN_S = 60.0
+"""The same after a restart of the engine, because the ingress must find the engine first."""
+MOST_CALLS = 1024
+MOST_AT_ONCE = 16
+MOST_CHOICES = 16
+MOST_RESULT = 1 << 16
+"""Characters of a tool's result that the record keeps."""
+MOST_ERROR = 500
+
+log = structlog.get_logger("ingress")
+
+
+class OutsideAttempt:
+    """`begin`, unless the log has begun, then `run` until the end. Requests come meanwhile."""
+
+    def __init__(
+        self, context: RolloutContext, assignment: Assignment, attempt: AttemptLog, rules: Agent
+    ) -> None:
+        self.assignment = assignment
+        self.log = attempt
+        self.rules = rules
+        self._context = context
+        self._limits = context.rules.limits
+        self._calls: dict[int, OutsideCall] = {}
+        self._running: dict[int, asyncio.Task[None]] = {}
+        self._timers: dict[int, asyncio.TimerHandle] = {}
+        self._reserved = 0
+        self._tasks: asyncio.TaskGroup | None = None
+        self._end: asyncio.Future[AgentEnd] = asyncio.get_running_loop().create_future()
+        spent = attempt.state.open_s + _busy_s(attempt.state.action_timings)
+        self._earlier_s, self._began = spent, time.monotonic()
+        self._limit = TimeLimit(max(0.001, self._limits.seconds - spent))
+
+    @property
+    def name(self) -> str:
+        return self.log.attempt
+
+    @property
+    def forest(self) -> Forest:
+        return forest_of(self.log)
+
+    @property
+    def context_tokens(self) -> int:
+        """Tokens of the whole context."""
+        return self._limits.model
+
+    def begin(self, taker: str) -> None:
+        """Logs that an agent works on it. taker: see `Begun`."""
+        self.log.append(
+            Begun(
+                sampling=self.assignment.sampling,
+                train_superseded=self.rules.superseded == "train",
+                train_constrained=self.rules.constrained == "train",
+                taker=taker,
+                clock_s=time.time() - time.monotonic(),
+                iteration=self.assignment.iteration,
+            )
+        )
+        self._began = time.monotonic()
+
+    async def run(self, started: Callable[[], None]) -> None:
+        """Returns when the log has ended. Raises AttemptFailed if infrastructure ended the agent.
+        started: called once requests may come."""
+        try:
+            with first_of_group(LogError):
+                async with self._limit, asyncio.TaskGroup() as self._tasks:
+                    for number in self.forest.open_calls:
+                        self._start(self._call_in_flight(number, stream=False), RETURN_S)
+                    started()
+                    end = await asyncio.shield(self._end)
+                    self._stop_calls()
+        except TimeoutError:
+            end = AgentEnd(reason=StopReason.TRAJECTORY_TIMEOUT)
+        finally:
+            self._stop_calls()
+            self._tasks = None
+            self._context.pool.release(self.name)
+        if end.failure:
+            raise AttemptFailed(end.failure[:MOST_ERROR])
+        for number in self.forest.open_calls:
+            self.log.append(Dropped(call=number, why="the trajectory ended"))
+        if end.error:
+            data = {"error": end.error[:MOST_ERROR]}
+            note = Event(kind="agent_failed", turn=self.log.state.turn, data=data)
+            self.log.append(Noted(note=note))
+        seconds = self._earlier_s + time.monotonic() - self._began
+        self.log.append(Ended(reason=end.reason, seconds=seconds, answer=end.answer))
+
+    def end(self, end: AgentEnd) -> None:
+        """Ends the attempt; the first end counts."""
+        if not self._end.done():
+            self._end.set_result(end)
+
+    def report(self, reward: float | None, parts: Sequence[RewardPart], number: int | None) -> None:
+        """Takes a reward. number: completion that parts without a turn belong to, or None. Raises
+        CallRefused after the end, or if no accepted completion has the number."""
+        self._refuse_over()
+        if number is not None:
+            if number not in self.forest.accepted:
+                raise CallRefused(Refusal.UNFIT, f"no accepted completion has the number {number}")
+            turn = self.forest.node(number).turn
+            parts = [replace(one, turn=turn) if one.turn is None else one for one in parts]
+        self.log.append(Rewarded(reward=reward, parts=tuple(parts)))
+
+    def known(self, request: bytes) -> int | None:
+        """The newest call with a request digest, which is accepted or in flight."""
+        number = self.forest.known(request)
+        if number is None or self.forest.node(number).turn is not None or number in self._calls:
+            return number
+        return None
+
+    def match(self, request: ModelRequest) -> Match | None:
+        """The completion that a request goes on from."""
+        return self.forest.match(request.root, request.digests, request.reasoning)
+
+    @contextmanager
+    def reserved(self, request: ModelRequest) -> Iterator[None]:
+        """Holds room for a call until it is asked. Raises CallRefused without room, or for a
+        request that no attempt serves."""
+        self._refuse_over()
+        if not (1 <= request.n <= MOST_CHOICES and request.digests):
+            raise CallRefused(
+                Refusal.UNFIT, f"a request has messages, and 1 to {MOST_CHOICES} completions"
+            )
+        if len(self.forest.nodes) + request.n > MOST_CALLS:
+            raise CallRefused(Refusal.TOO_MANY, f"the trajectory has its {MOST_CALLS} completions")
+        if len(self._calls) + self._reserved >= MOST_AT_ONCE:
+            raise CallRefused(Refusal.TOO_MANY, f"{MOST_AT_ONCE} calls are in flight already")
+        self._reserved += 1
+        try:
+            yield
+        finally:
+            self._reserved -= 1
+
+    def ask(self, request: ModelRequest, match: Match | None, prompt: PromptIds) -> OutsideCall:
+        """Logs a call and starts it. Raises CallRefused if its prompt leaves no room or does not
+        fit the match."""
+        self._refuse_over()
+        if match is None and not prompt.fresh:
+            raise CallRefused(Refusal.UNFIT, "a new root needs all ids of its prompt")
+        parent, shared, token_ids, authors = None, 0, prompt.token_ids, prompt.authors
+        if match is not None:
+            parent, shared = match.node.number, match.node.end
+            if prompt.fresh:
+                found = self.forest.longest_prefix(request.root, token_ids)
+                parent, shared = (None, 0) if found is None else (found[0].number, found[1])
+                token_ids, authors = token_ids[shared:], _runs_after(authors, shared)
+        room = self._limits.model - shared - len(token_ids)
+        if room < 1:
+            raise CallRefused(
+                Refusal.CONTEXT_FULL,
+                f"the prompt has {shared + len(token_ids)} tokens, and the context "
+                f"{self._limits.model}",
+            )
+        sampling = self._sampling(request.sampling)
+        for given_id, text in prompt.results:
+            self._answer(given_id, text)
+        number = len(self.forest.nodes)
+        self.log.append(
+            Asked(
+                call=number,
+                root=request.root,
+                digest=request.digests[-1],
+                messages=len(request.digests),
+                request=request.request,
+                token_ids=token_ids,
+                authors=authors,
+                room=min(room, sampling.max_new_tokens or self._limits.action),
+                sampling=replace(sampling, max_new_tokens=None),
+                parent=parent,
+                shared=shared,
+                n=request.n,
+                agent=request.agent,
+                aside=request.aside,
+                stops=request.stops,
+                grammar=request.grammar,
+                asked_ns=time.monotonic_ns(),
+            )
+        )
+        call = self._call_in_flight(number, stream=request.stream)
+        self._start(call, GRACE_S)
+        return call
+
+    def call(self, number: int) -> OutsideCall | None:
+        """A call in flight; None for an accepted one. Raises CallRefused for a dropped one."""
+        self._refuse_over()
+        call = self._calls.get(number)
+        if call is None and self.forest.nodes[number] is None:
+            raise CallRefused(Refusal.OVER, "the call had no reader and was dropped")
+        return call
+
+    @contextmanager
+    def reading(self, call: OutsideCall) -> Iterator[None]:
+        """Keeps a call alive. Without a reader it is dropped after `GRACE_S`."""
+        call.readers += 1
+        self._disarm(call.number)
+        try:
+            yield
+        finally:
+            call.readers -= 1
+            if not call.readers and call.number in self._calls:
+                self._arm(call.number, GRACE_S)
+
+    def reply(
+        self, number: int, replies: Sequence[tuple[bytes, bytes, Sequence[ReadCall]]]
+    ) -> None:
+        """Accepts a call: (digest, reasoning's digest, tool calls) of each completion. A second
+        reply changes nothing. Raises CallRefused if it does not fit."""
+        if self.call(number) is None:
+            return
+        nodes = self.forest.call(number)
+        if len(replies) != len(nodes) or any(node.acted is None for node in nodes):
+            raise CallRefused(Refusal.UNFIT, f"call {number} has {len(nodes)} whole completions")
+        self._forget(number)
+        self.log.append(
+            Replied(
+                call=number,
+                digests=tuple(digest for digest, _, _ in replies),
+                reasoning=tuple(reasoning for _, reasoning, _ in replies),
+            )
+        )
+        for node, (_, _, calls) in zip(self.forest.call(number), replies, strict=True):
+            for index, one in enumerate(calls):
+                self._called(node.turn or 0, index, one)
+
+    def _called(self, turn: int, index: int, read: ReadCall) -> None:
+        call_id = f"{self.name}/{turn}/{index}"
+        self.log.append(
+            Called(
+                call_id=call_id,
+                turn=turn,
+                index=index,
+                action=json.dumps({"name": read.name, "arguments": read.arguments}),
+                tool=read.name,
+                arguments="" if read.invalid_reason else read.arguments,
+                refused=bool(read.invalid_reason),
+                given_id=read.id,
+                dispatched_ns=time.monotonic_ns(),
+            )
+        )
+        if read.invalid_reason:
+            self.log.append(Answered(call_id=call_id, outcome=refused(read.invalid_reason)))
+
+    def _answer(self, given_id: str, text: str) -> None:
+        """Logs a tool's result, the first time that it comes back."""
+        for called in self.log.state.open_calls:
+            if called.given_id == given_id:
+                kept = text[:MOST_RESULT]
+                outcome = CallOutcome(observation=kept, valid=True, truncated=kept != text)
+                self.log.append(
+                    Answered(call_id=called.call_id, outcome=outcome, result_ns=time.monotonic_ns())
+                )
+                return
+
+    def _sampling(self, wanted: SamplingParams) -> SamplingParams:
+        own = self.assignment.sampling
+        if self.rules.sampling == "recipe":
+            return replace(own, seed=wanted.seed, max_new_tokens=wanted.max_new_tokens)
+        names = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
+        given = {name: getattr(wanted, name) for name in names}
+        return replace(
+            own,
+            seed=wanted.seed,
+            max_new_tokens=wanted.max_new_tokens,
+            **{name: value for name, value in given.items() if value is not None},
+        )
+
+    def _call_in_flight(self, number: int, *, stream: bool) -> OutsideCall:
+        return OutsideCall(self._context, self.log, number, self._limit, stream=stream)
+
+    def _start(self, call: OutsideCall, grace_s: float) -> None:
+        assert self._tasks is not None, "a call starts while the attempt runs"
+        self._calls[call.number] = call
+        self._running[call.number] = self._tasks.create_task(call.run())
+        self._arm(call.number, grace_s)
+
+    def _arm(self, number: int, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        self._timers[number] = loop.call_later(seconds, self.drop, number, "no reader")
+
+    def _disarm(self, number: int) -> None:
+        if (timer := self._timers.pop(number, None)) is not None:
+            timer.cancel()
+
+    def drop(self, number: int, why: str) -> None:
+        """Gives a call up that is in flight."""
+        call = self._calls.get(number)
+        if call is not None and self.log.state.ended is None:
+            self._forget(number)
+            self.log.append(Dropped(call=number, why=why))
+            log.info("call_dropped", attempt=self.name, call=number, why=why)
+
+    def _forget(self, number: int) -> None:
+        self._disarm(number)
+        call = self._calls.pop(number)
+        self._running.pop(number).cancel()
+        call.whole.set()
+        call.changed.set()
+
+    def _stop_calls(self) -> None:
+        for number in list(self._calls):
+            self._forget(number)
+
+    def _refuse_over(self) -> None:
+        if self._end.done() or self.log.state.ended is not None:
+            raise CallRefused(Refusal.OVER, "the trajectory has ended")
+        if self._tasks is None:
+            raise CallRefused(Refusal.AWAY, "the engine stops, and goes on later")
+
+
+def _busy_s(actions: Sequence[ActionTimings]) -> float:
+    """Seconds in which at least one of the actions was in progress."""
+    busy, end = 0, 0
+    for one in sorted(actions, key=lambda one: one.asked_ns):
+        busy += max(0, one.acted_ns - max(one.asked_ns, end))
+        end = max(end, one.acted_ns)
+    return busy / 1e9
+
+
+def _runs_after(
+    authors: Sequence[tuple[Author, int]], shared: int
+) -> tuple[tuple[Author, int], ...]:
+    """The runs without their first `shared` ids."""
+    found = []
+    for author, count in authors:
+        if count > shared:
+            found.append((author, count - shared))
+        shared = max(0, shared - count)
+    return tuple(found)

@@ -1,0 +1,150 @@
+"""Outside attempts of this engine: those that wait for an agent, and those that one works on.
+
+Invariants
+- An attempt is handed out once. A repeated request of a worker gets the attempt that it got.
+- Only members of admitted groups are handed out, so the staleness bound holds.
+- An attempt of an earlier life keeps its key, and its agent's requests wait until it goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
+
+from engine.core.rollout.assignment import Assignment, OutsideRun, RolloutContext
+from engine.core.rollout.outside_attempt import OutsideAttempt
+from engine.core.trajectory.log import AttemptLog
+from engine.serving.ingress.keys import Keys
+from toolwright.recipe import Agent
+
+HELD_S = 30.0
+"""Longest time for which a request waits until its attempt goes on, in seconds."""
+
+
+class Agents:
+    """All outside attempts. `of_task` gives a `RolloutContext.outside`."""
+
+    def __init__(self, keys: Keys, durable: Callable[[], Awaitable[None]]) -> None:
+        """durable: returns when everything that was logged before is on disk."""
+        self.keys = keys
+        self.durable = durable
+        self._waiting = deque[tuple[OutsideAttempt, asyncio.Future[None]]]()
+        self._wanted = dict[str, asyncio.Future[OutsideAttempt | None]]()
+        """Requests of workers that wait for an attempt."""
+        self._taken = dict[str, OutsideAttempt]()
+        """Attempts that have not ended, by the request that took them."""
+        self._live = dict[str, OutsideAttempt]()
+        self._expected = dict[str, asyncio.Event]()
+        """Attempts that will soon be live; set when one is live or has ended."""
+        self._stops = False
+
+    def of_task(self, rules: Agent) -> OutsideRun:
+        """Runs the attempts of a task with these rules."""
+        return partial(self.run, rules)
+
+    def expect(self, attempts: Iterable[str]) -> None:
+        """Announces attempts of an earlier life that will go on."""
+        for name in attempts:
+            self._expected.setdefault(name, asyncio.Event())
+
+    def stop(self) -> None:
+        """Announces the engine's end: attempts that it cancels go on in its next life."""
+        self._stops = True
+
+    @property
+    def waiting(self) -> int:
+        """Number of attempts that no agent has taken."""
+        return len(self._waiting)
+
+    @property
+    def live(self) -> int:
+        """Number of attempts that agents work on."""
+        return len(self._live)
+
+    async def run(
+        self, rules: Agent, context: RolloutContext, assignment: Assignment, log: AttemptLog
+    ) -> None:
+        """Waits for an agent and runs the attempt. Raises AttemptFailed."""
+        attempt, name = OutsideAttempt(context, assignment, log, rules), log.attempt
+        try:
+            if not log.state.opened:
+                await self._offer(attempt)
+            self._taken[attempt.forest.begun.taker] = attempt
+            await attempt.run(lambda: self._started(attempt))
+        finally:
+            self._live.pop(name, None)
+            if self._stops and log.state.ended is None:  # it goes on in the engine's next life
+                self.expect([name])
+            else:
+                self._settled(name)
+            if log.state.opened:
+                self._taken.pop(attempt.forest.begun.taker, None)
+
+    async def take(self, taker: str, wait: float) -> OutsideAttempt | None:
+        """An attempt for a worker; None after `wait` seconds without one. Its start is durable.
+
+        taker: names the worker's request.
+        """
+        found = self._taken.get(taker)
+        if found is None:
+            wanted = self._wanted.get(taker)
+            if wanted is None:
+                wanted = asyncio.get_running_loop().create_future()
+                self._wanted[taker] = wanted
+            self._hand_out()
+            try:
+                async with asyncio.timeout(wait):
+                    found = await asyncio.shield(wanted)
+            except TimeoutError:
+                found = None
+            finally:
+                self._wanted.pop(taker, None)
+                if not wanted.done():
+                    wanted.set_result(None)
+        if found is not None:
+            await self.durable()
+        return found
+
+    async def attempt(self, name: str) -> OutsideAttempt | None:
+        """An attempt in progress; None for one that has ended. Waits for an attempt of an earlier
+        life. Raises TimeoutError after `HELD_S`."""
+        if (expected := self._expected.get(name)) is not None:
+            async with asyncio.timeout(HELD_S):
+                await expected.wait()
+        return self._live.get(name)
+
+    async def _offer(self, attempt: OutsideAttempt) -> None:
+        """Returns when a worker has taken the attempt."""
+        begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        entry = (attempt, begun)
+        self._waiting.append(entry)
+        self._hand_out()
+        try:
+            await begun
+        finally:
+            if entry in self._waiting:
+                self._waiting.remove(entry)
+
+    def _hand_out(self) -> None:
+        """Gives waiting attempts to waiting workers, both in their order."""
+        while self._waiting and self._wanted:
+            attempt, begun = self._waiting.popleft()
+            if begun.done():  # its run was cancelled
+                continue
+            taker = next(iter(self._wanted))
+            attempt.begin(taker)
+            self._taken[taker] = attempt
+            self._expected[attempt.name] = asyncio.Event()
+            begun.set_result(None)
+            self._wanted.pop(taker).set_result(attempt)
+
+    def _started(self, attempt: OutsideAttempt) -> None:
+        self._live[attempt.name] = attempt
+        self._settled(attempt.name)
+
+    def _settled(self, name: str) -> None:
+        """Lets requests go on that waited for the attempt."""
+        if (expected := self._expected.pop(name, None)) is not None:
+            expected.set()

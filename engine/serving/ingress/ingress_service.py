@@ -1,0 +1,355 @@
+"""IngressService: protobuf in, our types inside. One stream is one model call of an agent."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from contextlib import aclosing
+from typing import Any
+
+from engine.core.rollout.outside_attempt import OutsideAttempt
+from engine.core.rollout.outside_call import OutsideCall
+from engine.core.rollout.outside_requests import (
+    AgentEnd,
+    CallRefused,
+    ModelRequest,
+    PromptIds,
+    ReadCall,
+    Refusal,
+)
+from engine.core.trajectory.forest import DIGEST_BYTES, Match, Node
+from engine.serving.ingress.agents import Agents
+from engine.serving.ingress.keys import KeyUse
+from engine.types import Codec
+from toolwright import wire
+from toolwright.common.v1 import reasons_pb2 as reasons
+from toolwright.common.v1 import trajectory_pb2
+from toolwright.ingress.v1 import ingress_pb2 as pb
+from toolwright.ingress.v1 import ingress_pb2_grpc
+from toolwright.rpc.errors import ServiceError, abort, answers_errors
+from toolwright.types import Author, Floats, Ids, RewardPart, StopReason
+
+LONGEST_TAKE_WAIT = 60.0
+"""Longest wait of a Take for a trajectory, in seconds; the worker repeats it."""
+MOST_STOPS = 32
+RETRY_S = 1.0
+"""Time after which a request whose attempt did not go on yet may be repeated, in seconds."""
+
+Context = Any
+"""grpc.aio.ServicerContext; the library is untyped."""
+
+_REASONS = {
+    Refusal.UNFIT: reasons.ERROR_REASON_INVALID_REQUEST,
+    Refusal.CONTEXT_FULL: reasons.ERROR_REASON_CONTEXT_FULL,
+    Refusal.TOO_MANY: reasons.ERROR_REASON_TOO_MANY_CALLS,
+    Refusal.OVER: reasons.ERROR_REASON_SESSION_CLOSED,
+    Refusal.AWAY: reasons.ERROR_REASON_DRAINING,
+}
+_ENDS: Mapping[int, StopReason] = {
+    pb.OUTCOME_DONE: StopReason.ANSWERED,
+    pb.OUTCOME_FAILED: StopReason.ANSWERED,
+    pb.OUTCOME_TIMED_OUT: StopReason.TRAJECTORY_TIMEOUT,
+    pb.OUTCOME_INFRASTRUCTURE: StopReason.INFRASTRUCTURE_ERROR,
+}
+_PROMPT_AUTHORS = (Author.PROMPT, Author.TOOL, Author.TEMPLATE, Author.SYSTEM, Author.MEMORY)
+
+
+class IngressServicer(ingress_pb2_grpc.IngressServiceServicer):
+    """Model calls of outside agents, and the hand-out of their trajectories."""
+
+    def __init__(self, agents: Agents, codec: Codec) -> None:
+        self._agents = agents
+        self._ends = {codec.token_id(text) for text in codec.turn_ends} - {None}
+
+    async def Generate(
+        self, requests: AsyncIterator[pb.GenerateRequest], context: Context
+    ) -> AsyncIterator[pb.GenerateResponse]:
+        try:
+            async with aclosing(self._generate(aiter(requests))) as responses:
+                async for response in responses:
+                    yield response
+        except CallRefused as error:
+            await abort(context, ServiceError(_REASONS[error.refusal], str(error)))
+        except ServiceError as error:
+            await abort(context, error)
+
+    @answers_errors
+    async def Take(self, request: pb.TakeRequest, context: Context) -> pb.TakeResponse:
+        if not request.worker:
+            raise _unfit("worker is empty", "worker")
+        wait = min(wire.seconds(request.wait), LONGEST_TAKE_WAIT)
+        attempt = await self._agents.take(f"{request.worker}/{request.number}", wait)
+        if attempt is None:
+            return pb.TakeResponse()
+        keys, task = self._agents.keys, attempt.assignment.task
+        reports = attempt.rules.reward_from == "agent"
+        return pb.TakeResponse(
+            key=keys.key(attempt.name),
+            reward_key=keys.key(attempt.name, KeyUse.REWARD) if reports else "",
+            trajectory_id=attempt.assignment.trajectory_id,
+            attempt=attempt.name,
+            task=wire.task_to_proto(task),
+            context=attempt.context_tokens,
+        )
+
+    @answers_errors
+    async def Report(self, request: pb.ReportRequest, context: Context) -> pb.ReportResponse:
+        attempt = await self._attempt(request.key, KeyUse.REWARD)
+        parts = [
+            RewardPart(
+                name=part.name,
+                value=part.value,
+                turn=part.turn if part.HasField("turn") else None,
+            )
+            for part in request.parts
+        ]
+        number = request.node if request.HasField("node") else None
+        reward = request.reward if request.HasField("reward") else None
+        try:
+            attempt.report(reward, parts, number)
+        except CallRefused as error:
+            raise ServiceError(_REASONS[error.refusal], str(error)) from error
+        await self._agents.durable()
+        return pb.ReportResponse()
+
+    @answers_errors
+    async def Ended(self, request: pb.EndedRequest, context: Context) -> pb.EndedResponse:
+        if request.outcome not in _ENDS:
+            raise _unfit("outcome is not set", "outcome")
+        attempt = await self._found(request.key, KeyUse.CALLS, KeyUse.REWARD)
+        if attempt is None:  # it has ended before
+            return pb.EndedResponse()
+        calls = len(attempt.forest.accepted)
+        failed = request.outcome == pb.OUTCOME_INFRASTRUCTURE
+        attempt.end(
+            AgentEnd(
+                reason=_ENDS[request.outcome],
+                error="" if failed else request.error,
+                answer=request.answer if request.HasField("answer") else None,
+                failure=(request.error or "infrastructure ended the agent") if failed else "",
+            )
+        )
+        return pb.EndedResponse(calls=calls)
+
+    async def _generate(
+        self, requests: AsyncIterator[pb.GenerateRequest]
+    ) -> AsyncGenerator[pb.GenerateResponse]:
+        ask = (await _next(requests, "ask")).ask
+        attempt, request = await self._attempt(ask.key, KeyUse.CALLS), _request(ask)
+        number = attempt.known(request.request) if ask.retry else None
+        if number is None:
+            with attempt.reserved(request):
+                match = attempt.match(request)
+                yield pb.GenerateResponse(attached=self._attached(attempt, match))
+                prompt = _prompt((await _next(requests, "prompt")).prompt)
+                call = attempt.ask(request, match, prompt)
+            number = call.number
+            with attempt.reading(call):
+                async for response in self._completions(attempt, call, stream=ask.stream):
+                    yield response
+                await self._accept(attempt, number, requests)
+        else:
+            joined = attempt.call(number)
+            if joined is not None:
+                with attempt.reading(joined):
+                    await joined.whole.wait()
+                    _refuse_failed(attempt, joined)
+                    yield _replay(attempt, number)
+                    await self._accept(attempt, number, requests)
+            else:
+                yield _replay(attempt, number)
+                await _next(requests, "reply")
+        await self._agents.durable()  # nothing that an agent saw is unknown to a later life
+        yield pb.GenerateResponse(durable=pb.Durable())
+
+    async def _accept(
+        self,
+        attempt: OutsideAttempt,
+        number: int,
+        requests: AsyncIterator[pb.GenerateRequest],
+    ) -> None:
+        reply = (await _next(requests, "reply")).reply
+        replies = []
+        for one in reply.completions:
+            if len(one.digest) != DIGEST_BYTES:
+                raise _unfit(f"a digest has {DIGEST_BYTES} bytes", "completions.digest")
+            calls = [
+                ReadCall(
+                    id=call.id,
+                    name=call.name,
+                    arguments=call.arguments,
+                    invalid_reason=call.invalid_reason,
+                )
+                for call in one.calls
+            ]
+            replies.append((one.digest, one.reasoning, calls))
+        attempt.reply(number, replies)
+
+    async def _completions(
+        self, attempt: OutsideAttempt, call: OutsideCall, *, stream: bool
+    ) -> AsyncIterator[pb.GenerateResponse]:
+        """Each completion's parts, if the client streams, and its end."""
+        sent = {node.number: 0 for node in call.nodes}
+        while sent:
+            await call.changed.wait()
+            call.changed.clear()
+            _refuse_failed(attempt, call)
+            for node in call.nodes:
+                at = sent.get(node.number)
+                if at is None:
+                    continue
+                token_ids, logprobs = call.written(node)
+                if node.acted is not None:
+                    yield pb.GenerateResponse(finished=_finished(node, at))
+                    del sent[node.number]
+                elif stream and len(token_ids) > at:
+                    yield pb.GenerateResponse(delta=_delta(node, token_ids[at:], logprobs[at:]))
+                    sent[node.number] = len(token_ids)
+
+    def _attached(self, attempt: OutsideAttempt, match: Match | None) -> pb.Attached:
+        if match is None:
+            return pb.Attached(room=attempt.context_tokens)
+        node = match.node
+        last = node.acted.token_ids[-1:] if node.acted is not None else ()
+        return pb.Attached(
+            node=node.number,
+            matched=match.messages,
+            room=max(0, attempt.context_tokens - node.end),
+            tokens=node.end,
+            turn_ended=not self._ends.isdisjoint(last),
+        )
+
+    async def _attempt(self, key: str, *uses: KeyUse) -> OutsideAttempt:
+        attempt = await self._found(key, *uses)
+        if attempt is None:
+            raise ServiceError(reasons.ERROR_REASON_SESSION_CLOSED, "the trajectory has ended")
+        return attempt
+
+    async def _found(self, key: str, *uses: KeyUse) -> OutsideAttempt | None:
+        """The attempt of a key; None for one that has ended."""
+        keys = self._agents.keys
+        name = keys.attempt(key, *uses)
+        if name is None:
+            if keys.attempt(key, *KeyUse) is not None:
+                raise ServiceError(
+                    reasons.ERROR_REASON_NOT_OWNER,
+                    "the key is not for this use",
+                    subject="key",
+                    fix="report with the reward key and make calls with the other one",
+                )
+            raise ServiceError(
+                reasons.ERROR_REASON_SESSION_NOT_FOUND, "no trajectory has this key", subject="key"
+            )
+        try:
+            return await self._agents.attempt(name)
+        except TimeoutError as error:
+            raise ServiceError(
+                reasons.ERROR_REASON_BACKEND_DOWN,
+                f"{name} does not go on yet",
+                subject=name,
+                retry_after=RETRY_S,
+            ) from error
+
+
+async def _next(requests: AsyncIterator[pb.GenerateRequest], step: str) -> pb.GenerateRequest:
+    """The stream's next request. Raises ServiceError if it is not the expected step."""
+    request = await anext(requests, None)
+    if request is None:
+        raise _unfit(f"the stream ended before {step}", "step")
+    if request.WhichOneof("step") != step:
+        raise _unfit(f"{request.WhichOneof('step')} came in place of {step}", "step")
+    return request
+
+
+def _refuse_failed(attempt: OutsideAttempt, call: OutsideCall) -> None:
+    """Raises CallRefused for a call that is over, or that no sampler takes."""
+    if call.refused:
+        attempt.drop(call.number, call.refused)
+        raise CallRefused(Refusal.UNFIT, call.refused)
+    attempt.call(call.number)
+
+
+def _request(ask: pb.Ask) -> ModelRequest:
+    if len(ask.root) != DIGEST_BYTES or len(ask.request_digest) != DIGEST_BYTES:
+        raise _unfit(f"a digest has {DIGEST_BYTES} bytes", "root, request_digest")
+    if len(ask.digests) % DIGEST_BYTES:
+        raise _unfit(f"digests are {DIGEST_BYTES} bytes each", "digests")
+    if len(ask.stops) > MOST_STOPS:
+        raise _unfit(f"a request has at most {MOST_STOPS} stops", "stops")
+    grammar = ask.constraint.WhichOneof("grammar")
+    return ModelRequest(
+        root=ask.root,
+        digests=list(_pieces(ask.digests)),
+        reasoning=dict(ask.reasoning),
+        request=ask.request_digest,
+        n=ask.n or 1,
+        agent=ask.agent,
+        sampling=wire.sampling_from_proto(ask.sampling),
+        grammar=(grammar, getattr(ask.constraint, grammar)) if grammar else None,
+        stops=tuple(text for text in ask.stops if text),
+        stream=ask.stream,
+        aside=ask.aside,
+    )
+
+
+def _pieces(digests: bytes) -> Iterator[bytes]:
+    for at in range(0, len(digests), DIGEST_BYTES):
+        yield digests[at : at + DIGEST_BYTES]
+
+
+def _prompt(prompt: pb.Prompt) -> PromptIds:
+    kind = prompt.WhichOneof("ids")
+    if kind is None:
+        raise _unfit("the prompt has no ids", "ids")
+    given = getattr(prompt, kind)
+    if len(given.token_ids) != 4 * given.token_count:
+        raise _unfit(f"{len(given.token_ids)} bytes are not {given.token_count} ids", "token_ids")
+    authors = tuple((Author(run.author), run.count) for run in given.authors)
+    if any(author not in _PROMPT_AUTHORS for author, _count in authors):
+        raise _unfit("an author of a prompt is PROMPT, TOOL, TEMPLATE, SYSTEM or MEMORY", "authors")
+    if sum(count for _author, count in authors) != given.token_count:
+        raise _unfit("the authors' counts do not add up to token_count", "authors")
+    return PromptIds(
+        token_ids=wire.unpack(given.token_ids, "i"),
+        authors=authors,
+        fresh=kind == "fresh",
+        results=tuple((one.id, one.text) for one in prompt.results),
+    )
+
+
+def _replay(attempt: OutsideAttempt, number: int) -> pb.GenerateResponse:
+    completions = [_finished(node, 0) for node in attempt.forest.call(number)]
+    return pb.GenerateResponse(replay=pb.Replay(completions=completions))
+
+
+def _delta(node: Node, token_ids: Ids, logprobs: Floats) -> pb.Delta:
+    return pb.Delta(
+        choice=node.choice,
+        token_ids=wire.pack(token_ids, "i"),
+        logprobs=wire.pack(logprobs, "f"),
+    )
+
+
+def _finished(node: Node, sent: int) -> pb.Finished:
+    """The end of a whole completion, with its tokens after the first `sent`."""
+    acted = node.acted
+    if acted is None:
+        raise ValueError(f"completion {node.number} is not whole")
+    finish = trajectory_pb2.FinishReason(
+        kind=int(acted.finish.kind),  # type: ignore[arg-type]
+        matched_token=acted.finish.matched_token,
+        matched_text=acted.finish.matched_text,
+    )
+    return pb.Finished(
+        choice=node.choice,
+        token_ids=wire.pack(acted.token_ids[sent:], "i"),
+        logprobs=wire.pack(acted.logprobs[sent:], "f"),
+        finish=finish,
+        stop=acted.stop or "",
+        completion_tokens=len(acted.token_ids),
+        prompt_tokens=node.start,
+        node=node.number,
+    )
+
+
+def _unfit(message: str, subject: str) -> ServiceError:
+    return ServiceError(reasons.ERROR_REASON_INVALID_REQUEST, message, subject=subject)

@@ -1,0 +1,134 @@
+"""Digests of a request: the engine finds by them where a conversation goes on from. Pure.
+
+The root is the digest of tools and template options. The digest of message i covers the digest
+before it and the canonical form of the message. The canonical form leaves out what a client changes
+without meaning: ids of calls, how arguments are written as JSON, null in place of "", blanks around
+an assistant's text, and reasoning.
+
+Invariants
+- A completion that a client sends back as it got it has the digest that `reply_digests` gave.
+- Requests with other tools, other texts or another order have other digests.
+- The work is linear in the request.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from ingress.types import Message, ModelRequest
+
+DIGEST_BYTES = 16
+_EXACT = 2**53
+BILLING = "x-anthropic-billing-header:"
+"""Beginning of a line of system messages that Claude Code changes at each request."""
+
+
+class Digests(NamedTuple):
+    """Digests of one request."""
+
+    root: bytes
+    messages: tuple[bytes, ...]
+    """One for each message; each covers the conversation up to it."""
+    reasoning: dict[int, bytes]
+    """By the number of an assistant's message that comes with reasoning."""
+    request: bytes
+    """The digest of the whole request with its parameters."""
+
+
+class ReplyDigests(NamedTuple):
+    """Digests of a completion."""
+
+    message: bytes
+    reasoning: bytes
+    """b"" without reasoning."""
+
+
+def digests_of(request: ModelRequest, options: Mapping[str, Any]) -> Digests:
+    """options: variables of the chat template, as the recipe sets them."""
+    root = _digest(b"root", _json([request.tools, dict(options)]))
+    chain, last = [], root
+    for message in request.messages:
+        last = _digest(last, _json(canonical(message)))
+        chain.append(last)
+    thoughts = {
+        number: _reasoning(message)
+        for number, message in enumerate(request.messages)
+        if message.role == "assistant" and message.reasoning.strip()
+    }
+    whole = _digest(last, *thoughts.values(), _json(_parameters(request)))
+    return Digests(root, tuple(chain), thoughts, whole)
+
+
+def reply_digests(digests: Digests, message: Message) -> ReplyDigests:
+    """Digests of a completion of the request, as the client sees it."""
+    last = digests.messages[-1] if digests.messages else digests.root
+    thought = _reasoning(message) if message.reasoning.strip() else b""
+    return ReplyDigests(_digest(last, _json(canonical(message))), thought)
+
+
+def canonical(message: Message) -> list[Any]:
+    """The parts of a message that make it another message."""
+    calls = [[call.name, canonical_arguments(call.arguments)] for call in message.calls]
+    text = message.text.strip() if message.role == "assistant" else message.text
+    return [message.role, text, calls, message.name]
+
+
+def canonical_arguments(text: str) -> Any:
+    """Arguments as data, their numbers as JavaScript has them: it writes 1.0 as 1. Text that is not
+    JSON stays as it is."""
+    try:
+        return [json.loads(text, parse_int=_number, parse_float=_number)]
+    except (ValueError, RecursionError):
+        return text
+
+
+def without_billing(text: str) -> str:
+    """A system message's text without the line that Claude Code changes at each request."""
+    if BILLING not in text:
+        return text
+    return "\n".join(line for line in text.split("\n") if not line.startswith(BILLING))
+
+
+def call_id(digests: Digests, choice: int, number: int) -> str:
+    """Id of a completion's call, the same when the completion is replayed."""
+    return f"call_{_digest(digests.request, f'{choice} {number}'.encode()).hex()[:24]}"
+
+
+def _number(text: str) -> float:
+    """A double. A whole number that doubles hold exactly is an int."""
+    found = float(text)
+    return int(found) if found.is_integer() and abs(found) <= _EXACT else found
+
+
+def _parameters(request: ModelRequest) -> list[Any]:
+    sampling = request.sampling
+    values = [getattr(sampling, name) for name in sampling.__slots__]
+    return [
+        *(request.model, request.tool_choice, request.named_tool, request.schema, request.n),
+        *(request.stops, values),
+    ]
+
+
+def _reasoning(message: Message) -> bytes:
+    return _digest(b"reasoning", message.reasoning.strip().encode("utf-8", "surrogatepass"))
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, sort_keys=True, ensure_ascii=True, separators=(",", ":")).encode()
+
+
+def _digest(*parts: bytes) -> bytes:
+    made = hashlib.blake2b(digest_size=DIGEST_BYTES)
+    for part in parts:
+        made.update(len(part).to_bytes(8, "little"))
+        made.update(part)
+    return made.digest()
+
+
+def agent_label(request: ModelRequest, digests: Digests) -> str:
+    """Label of the agent inside the application: one for each system message and set of tools."""
+    system = [one.text for one in request.messages if one.role == "system"]
+    return _digest(digests.root, _json(system[:1])).hex()[:8]

@@ -1,0 +1,56 @@
+"""The `ingress` command line."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ingress.config import IngressTable
+from ingress.errors import StartError
+from toolwright.process import loop
+from toolwright.process.command_line import command_line, start
+from toolwright.recipe import RecipeError, load_recipe
+from toolwright.rpc.errors import ListenError
+
+app = command_line("ingress", help="Serves the policy to outside agents, over HTTP.")
+
+
+@app.command()
+def serve(
+    recipe: Annotated[Path, typer.Argument(help="the run's TOML file")],
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="a dotted override, --set ingress.threads=4; may be repeated"),
+    ] = None,
+    listen: Annotated[
+        str, typer.Option(help="host:port; default: the recipe's ingress.address")
+    ] = "",
+) -> None:
+    """Serve agents until SIGTERM.
+
+    An agent gets a base URL with its trajectory's key, and calls the policy as it calls a model
+    server. The engine of the recipe records each call exactly.
+    """
+    try:
+        read = load_recipe(recipe, set_ or ())
+        table = read.table("ingress", IngressTable)
+        table = table.model_copy(update={"address": listen or table.address})
+        from ingress.serving import log_to_stderr
+        from ingress.serving import serve as serve_agents
+
+        log_to_stderr()
+        loop.run(serve_agents(read, table))
+    except (StartError, ListenError, RecipeError, OSError) as error:
+        print(f"ingress: {error}", file=sys.stderr)
+        raise typer.Exit(1) from error
+
+
+def main() -> None:
+    start(app, "ingress", extra="ingress")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,33 @@
+"""The recipe's [ingress] table: where agents are served, and what of their requests counts."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from ingress.readers.registry import ReaderName
+from toolwright.recipe import ProcessTable
+
+POLICY, ASIDE = "policy", "aside"
+"""Names of models: calls of the first are trained, calls of the second are recorded alone."""
+
+
+class IngressTable(ProcessTable):
+    """Settings of `ingress serve RECIPE`."""
+
+    address: str = Field(
+        default="127.0.0.1:50081",
+        description="of `ingress serve`, for agents; port 0 is a free one",
+    )
+    tools: ReaderName = Field(
+        default="hermes",
+        description="form of the policy's calls: hermes, qwen3_xml, llama_json",
+    )
+    aliases: dict[str, Literal["policy", "aside"]] = Field(
+        default_factory=dict,
+        description='other names of a model, as {"gpt-4o" = "policy"}; aside is never trained',
+    )
+    threads: int = Field(
+        default=2, ge=1, le=64, description="that render and encode; each reads the tokenizer"
+    )

@@ -1,0 +1,187 @@
+"""One model call over `toolwright.ingress.v1`: Ask, Prompt, Reply, and what the engine answers.
+
+Invariants
+- An outage of the engine is no error: the call waits, and begins again under the same digest.
+- A call that begins again is a retry only if the engine may have it: the prompt had been sent.
+- Ids that are out are never taken back. If a call that begins again has other ids than those that
+  its client has seen, CallLost is raised.
+- The last event is Durable: the engine has the call on disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from array import array
+from collections import defaultdict
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import grpc.aio
+import structlog
+
+from toolwright.ingress.v1 import ingress_pb2 as pb
+from toolwright.ingress.v1 import ingress_pb2_grpc
+from toolwright.rpc.channel import backoff, may_retry
+from toolwright.rpc.errors import ServiceError, TransportError, from_rpc_error
+from toolwright.wire import pack, unpack
+
+log = structlog.get_logger("ingress")
+
+MakePrompt = Callable[[pb.Attached], Awaitable[pb.Prompt]]
+MakeReply = Callable[[], Awaitable[pb.Reply]]
+Event = pb.Delta | pb.Finished | pb.Durable
+
+
+class CallLost(Exception):
+    """The engine gave up a call whose beginning the client has seen. A retry is a new sample."""
+
+
+class BrokenOrder(Exception):
+    """The engine sent a response that the contract does not have at this place."""
+
+
+@dataclass(slots=True)
+class _Progress:
+    """How far a call has come, over all its streams."""
+
+    prompted: bool = False
+    """The prompt was sent: the engine may have the call."""
+    seen: dict[int, array[int]] = field(default_factory=lambda: defaultdict(lambda: array("i")))
+    """Ids that came, by choice."""
+
+
+class EngineLink:
+    """The engine's half of all calls, on one channel."""
+
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        self._stub = cast(
+            "ingress_pb2_grpc.IngressServiceAsyncStub",
+            ingress_pb2_grpc.IngressServiceStub(channel),
+        )
+
+    async def generate(
+        self, ask: pb.Ask, prompt: MakePrompt, reply: MakeReply
+    ) -> AsyncGenerator[Event]:
+        """Each Delta and Finished of a call, then Durable.
+
+        A Finished holds the ids after those that came before it. prompt: the ids for a place in
+        the trajectory. reply: what the agent will see; called after the last Finished. Closing the
+        iterator leaves the call. Raises ServiceError, TransportError or CallLost.
+        """
+        progress = _Progress()
+        failures = 0
+        while True:
+            try:
+                async with aclosing(self._once(ask, prompt, reply, progress)) as events:
+                    async for event in events:
+                        failures = 0
+                        yield event
+            except grpc.aio.AioRpcError as error:
+                found = from_rpc_error(error)
+                if not may_retry(found):
+                    raise found from error
+            else:
+                return
+            log.info("engine does not answer", failures=failures, error=str(found))
+            await asyncio.sleep(backoff(failures, found))
+            failures += 1
+            ask = _again(ask) if progress.prompted else ask
+
+    async def _once(
+        self, ask: pb.Ask, prompt: MakePrompt, reply: MakeReply, progress: _Progress
+    ) -> AsyncGenerator[Event]:
+        # Without a deadline: a publish may hold a call for minutes. Pings find a dead engine.
+        stream = self._stub.Generate()
+        try:
+            await _write(stream, pb.GenerateRequest(ask=ask))
+            first = await _read(stream)
+            if first.HasField("replay"):
+                for finished in first.replay.completions:
+                    yield _rest(finished, progress.seen)
+            elif first.HasField("attached"):
+                if any(progress.seen.values()):
+                    raise CallLost("the engine has lost a call that had begun: send it again")
+                made = await prompt(first.attached)
+                progress.prompted = True
+                await _write(stream, pb.GenerateRequest(prompt=made))
+                for _ in range(max(1, ask.n)):
+                    async with aclosing(_completion(stream, progress.seen)) as events:
+                        async for event in events:
+                            yield event
+            else:
+                raise BrokenOrder("the engine's first response is neither Attached nor Replay")
+            await _write(stream, pb.GenerateRequest(reply=await reply()))
+            last = await _read(stream)
+            if not last.HasField("durable"):
+                raise BrokenOrder("the engine's last response is not Durable")
+            await stream.done_writing()
+            yield last.durable
+        finally:
+            stream.cancel()
+
+
+async def _completion(stream: Any, seen: dict[int, array[int]]) -> AsyncGenerator[Event]:
+    """The events up to the next Finished."""
+    while True:
+        response = await _read(stream)
+        if response.HasField("delta"):
+            seen[response.delta.choice].extend(unpack(response.delta.token_ids, "i"))
+            yield response.delta
+        elif response.HasField("finished"):
+            seen[response.finished.choice].extend(unpack(response.finished.token_ids, "i"))
+            yield response.finished
+            return
+        else:
+            raise BrokenOrder("the engine sent neither Delta nor Finished inside a completion")
+
+
+def _rest(finished: pb.Finished, seen: dict[int, array[int]]) -> pb.Finished:
+    """A recorded completion without the ids that came before. Raises CallLost for other ids."""
+    known = seen[finished.choice]
+    ids, logprobs = unpack(finished.token_ids, "i"), unpack(finished.logprobs, "f")
+    if ids[: len(known)] != known:
+        raise CallLost("the engine has another completion than the one that had begun")
+    rest = pb.Finished()
+    rest.CopyFrom(finished)
+    rest.token_ids = pack(ids[len(known) :], "i")
+    rest.logprobs = pack(logprobs[len(known) :], "f")
+    known.extend(ids[len(known) :])
+    return rest
+
+
+async def _read(stream: Any) -> pb.GenerateResponse:
+    """The next response. Raises AioRpcError if the stream has ended with an error."""
+    response = await stream.read()
+    if response is grpc.aio.EOF:
+        raise BrokenOrder("the engine ended a call too early")
+    return cast("pb.GenerateResponse", response)
+
+
+async def _write(stream: Any, request: pb.GenerateRequest) -> None:
+    """Sends a request. Raises AioRpcError if the stream has ended."""
+    try:
+        await stream.write(request)
+    except asyncio.InvalidStateError:
+        await stream.read()  # raises the stream's error
+        raise BrokenOrder("the engine ended a call too early") from None
+
+
+def _again(ask: pb.Ask) -> pb.Ask:
+    repeated = pb.Ask()
+    repeated.CopyFrom(ask)
+    repeated.retry = True
+    return repeated
+
+
+def ids_message(token_ids: Sequence[int], authors: Sequence[tuple[int, int]]) -> pb.Ids:
+    """Ids as the contract has them. authors: (author's number, count)."""
+    return pb.Ids(
+        token_ids=pack(token_ids, "i"),
+        token_count=len(token_ids),
+        authors=[pb.AuthorRun(author=author, count=count) for author, count in authors],  # type: ignore[arg-type]
+    )
+
+
+__all__ = ["BrokenOrder", "CallLost", "EngineLink", "ServiceError", "TransportError", "ids_message"]

@@ -1,0 +1,87 @@
+"""One process that serves agents: how it begins, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+import structlog
+
+from ingress.config import IngressTable
+from ingress.errors import StartError
+from ingress.link import EngineLink
+from ingress.model_call import Text
+from ingress.server import IngressServer
+from ingress.text.tails import Tails, splittable
+from ingress.text.workers import TextWorkers
+from toolwright.chat.tokenizer import ChatTokenizer
+from toolwright.recipe import Recipe
+from toolwright.rpc.channel import open_channel
+from toolwright.rpc.options import TOKEN_VARIABLE, may_have_token
+
+log = structlog.get_logger("ingress")
+
+
+async def serve(recipe: Recipe, table: IngressTable) -> None:
+    """Serves until SIGTERM or Ctrl-C. Raises StartError or ListenError before that."""
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    policy = recipe.shared.policy
+    make = partial(
+        ChatTokenizer,
+        recipe.resolve(policy.model),
+        foreign_text=policy.foreign_text,
+        template=policy.template,
+    )
+    async with served(make, table, engine=recipe.shared.run.engine) as server:
+        host = table.address.rpartition(":")[0]
+        print(f"serving agents on http://{host}:{server.port}", flush=True)
+        await stop.wait()
+
+
+@asynccontextmanager
+async def served(
+    make: partial[ChatTokenizer], table: IngressTable, *, engine: str
+) -> AsyncIterator[IngressServer]:
+    """The server, as long as the block runs. make: reads the policy's tokenizer. engine: address
+    of the engine. Raises StartError or ListenError."""
+    try:
+        tokenizer = await asyncio.to_thread(make)
+        workers = TextWorkers(lambda: Tails(make()), table.threads)
+        text = Text(tokenizer, workers, tails=await asyncio.to_thread(splittable, tokenizer))
+    except ValueError as error:  # of the folder, or of the chat template
+        raise StartError(f"policy.model: {error}") from error
+    if not text.tails:
+        log.warning("the chat template has no tails: each request is encoded as a whole")
+    token = os.environ.get(TOKEN_VARIABLE, "") if may_have_token(engine, engine) else ""
+    channel = open_channel(engine, token)
+    try:
+        async with IngressServer(EngineLink(channel), text, table) as server:
+            yield server
+    finally:
+        await channel.close()
+        workers.close()
+
+
+def log_to_stderr() -> None:
+    """Logs as JSON, or for people on a terminal."""
+    renderer: Any = structlog.processors.JSONRenderer()
+    if sys.stderr.isatty():
+        renderer = structlog.dev.ConsoleRenderer()
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso"),
+            structlog.processors.format_exc_info,
+            renderer,
+        ],
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=True,
+    )

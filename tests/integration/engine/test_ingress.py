@@ -1,0 +1,298 @@
+"""Outside agents over real gRPC: one call's life, retries, restarts, rewards, limits."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from bench.scripted import Break, Faults, Timing
+from engine.core.text.codec import HuggingFaceCodec
+from tests.integration.engine.conftest import MakeWorld, World
+from tests.support.dialogue import by_turn
+from tests.support.engines import Running
+from tests.support.ingress_client import IngressClient
+from tests.support.recipes import ONE
+from tests.support.waiting import holds_for, until
+from toolwright import wire
+from toolwright.common.v1 import reasons_pb2 as reasons
+from toolwright.common.v1 import trajectory_pb2
+from toolwright.ingress.v1 import ingress_pb2 as pb
+from toolwright.process.backoff import Backoff
+from toolwright.rpc.channel import open_channel
+from toolwright.rpc.errors import ServiceError, TransportError
+from toolwright.types import Author, SamplingParams, StopReason, Trajectory
+
+pytestmark = pytest.mark.quick
+
+REPORTS: dict[str, Any] = {"agent": {"reward_from": "agent"}}
+
+
+@asynccontextmanager
+async def served(here: World, **changes: Any) -> AsyncIterator[tuple[Running, IngressClient]]:
+    changes = {"run": ONE, "engine": {"drain_s": 0.05}, "task": {"agent": {}}, **changes}
+    async with (
+        here.engine(**changes) as run,
+        open_channel(here.tables["run"]["engine"]) as channel,
+    ):
+        yield run, IngressClient(channel, here.codec)
+
+
+async def leased(run: Running) -> Trajectory:
+    (group,) = await run.learner.lease(run.version)
+    (member,) = group.members
+    return member
+
+
+async def test_a_conversation_with_a_tool_becomes_one_sequence(world: MakeWorld) -> None:
+    here = await world()
+    async with served(here) as (run, client):
+        taken = await client.take()
+        assert taken.task.id
+        assert not taken.reward_key
+        read = pb.ReadCall(id="call_7", name="python", arguments='{"code": "1+1"}')
+        talk = await client.talk(taken.key, ["q"], read)
+        second = await client.ask(taken.key, [*talk, "2"])
+        result = pb.ReadResult(id="call_7", text="2")
+        attached = await second.prompt("</result>", [result])
+        assert (attached.node, attached.matched, attached.turn_ended) == (0, 2, False)
+        (finished,) = await second.completions()
+        assert finished.prompt_tokens == attached.tokens + len(here.codec.encode("</result>"))
+        await second.reply()
+        assert await client.end(taken.key, answer="2") == 2
+        trajectory = await leased(run)
+    (sequence,) = trajectory.sequences
+    authors = [segment.author for segment in sequence.segments]
+    assert authors == [Author.PROMPT, Author.MODEL] * 2
+    requests = [list(one.input_ids) for one in here.sampler.requests]
+    assert all(list(sequence.token_ids[: len(one)]) == one for one in requests)
+    assert trajectory.stop_reason is StopReason.ANSWERED
+    assert trajectory.metadata["answer"] == "2"
+    (call,) = trajectory.calls
+    assert (call.tool, call.turn, call.outcome.observation) == ("python", 0, "2")
+
+
+async def test_a_streamed_reply_is_what_the_record_holds(world: MakeWorld) -> None:
+    here = await world(timing=Timing(tokens_per_second=50))
+    async with served(here) as (run, client):
+        taken = await client.take()
+        talk = await client.ask(taken.key, ["q"], stream=True, n=2)
+        await talk.prompt()
+        await talk.completions(2)
+        assert talk.deltas
+        await talk.reply()
+        await client.end(taken.key)
+        trajectory = await leased(run)
+    one, other = trajectory.sequences
+    assert (other.parent, other.fork_offset) == (one.id, len(one.segments[0].token_ids))
+    assert [here.codec.decode(s.segments[-1].token_ids) for s in (one, other)] == talk.texts()
+
+
+async def test_a_marked_retry_joins_the_call_or_gets_it_again(world: MakeWorld) -> None:
+    here = await world(timing=Timing(first_token_delay=0.2))
+    async with served(here) as (run, client):
+        taken = await client.take()
+        first = await client.ask(taken.key, ["q"])
+        await first.prompt()
+        await until(lambda: len(here.sampler.requests) == 1, "the request")
+        first.stream.cancel()
+        for _ in range(2):
+            again = await client.ask(taken.key, ["q"], retry=True)
+            await again.completions()
+            await again.reply()
+        assert len(here.sampler.requests) == 1
+        unmarked = await client.ask(taken.key, ["q"])
+        await unmarked.prompt()
+        await unmarked.completions()
+        await unmarked.reply()
+        assert len(here.sampler.requests) == 2
+        await client.end(taken.key)
+        trajectory = await leased(run)
+    masks = [any(sequence.loss_mask) for sequence in trajectory.sequences]
+    assert masks == [False, True]  # the later sample took the place of the first
+
+
+async def test_a_call_without_a_reader_is_dropped(
+    world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engine.core.rollout.outside_attempt.GRACE_S", 0.05)
+    here = await world()
+    async with served(here) as (run, client):
+        taken = await client.take()
+        lost = await client.ask(taken.key, ["q"])
+        await lost.prompt()
+        await lost.completions()
+        lost.stream.cancel()
+        agents: Any = run.engine._agents
+        (attempt,) = agents._live.values()
+        await until(lambda: attempt.forest.nodes == (None,), "the drop")
+        await client.talk(taken.key, ["other"])
+        await client.end(taken.key)
+        trajectory = await leased(run)
+    assert len(trajectory.sequences) == 1
+
+
+async def test_a_restart_in_the_middle_of_a_call_loses_nothing(
+    world: MakeWorld, codec: HuggingFaceCodec
+) -> None:
+    replies = ["hello<|im_end|>", "one two three four " * 10 + "<|im_end|>", "end<|im_end|>"]
+    here = await world(script=by_turn(codec, replies), timing=Timing(tokens_per_second=40))
+    async with served(here) as (run, client):
+        taken = await client.take()
+        history = await client.talk(taken.key, ["q"])
+        broken = await client.ask(taken.key, [*history, "2"], stream=True)
+        await broken.prompt("</result>")
+        assert (await broken.read()).HasField("delta")
+        await run.drain()
+        with pytest.raises((ServiceError, TransportError)) as stopped:
+            await broken.completions()
+        assert "SESSION_CLOSED" not in str(stopped.value)
+    async with served(here) as (run, client):
+        assert (await client.take()).key == taken.key  # the same request of the same worker
+        again = await client.ask(taken.key, [*history, "2"], retry=True)
+        await again.completions()
+        text = again.texts()[0]
+        assert text == replies[1]
+        told = (await again.reply())[0]
+        third = await client.ask(taken.key, [*told, "and?"])
+        await third.prompt("</result>")
+        await third.completions()
+        await third.reply()
+        await client.end(taken.key)
+        trajectory = await leased(run)
+    (sequence,) = trajectory.sequences
+    assert [s.author for s in sequence.segments] == [Author.PROMPT, Author.MODEL] * 3
+    for one in here.sampler.requests:
+        assert list(sequence.token_ids[: len(one.input_ids)]) == list(one.input_ids)
+
+
+@pytest.mark.parametrize("reports", [True, False])
+async def test_the_agent_reports_its_reward(world: MakeWorld, reports: bool) -> None:
+    here = await world()
+    async with served(here, task=REPORTS) as (run, client):
+        taken = await client.take()
+        await client.talk(taken.key, ["q"])
+        if reports:
+            part = trajectory_pb2.RewardPart(name="tests", value=0.25)
+            await client.report(taken.reward_key, reward=0.5, parts=[part], node=0)
+        with pytest.raises(ServiceError) as refused:
+            await client.report(taken.key, reward=9.0)
+        assert refused.value.reason == reasons.ERROR_REASON_NOT_OWNER
+        await client.end(taken.key)
+        trajectory = await leased(run)
+    assert (trajectory.reward, trajectory.masked) == ((0.5, False) if reports else (0.0, True))
+    assert [part.turn for part in trajectory.reward_parts] == ([0] if reports else [])
+
+
+async def test_infrastructure_that_ends_an_agent_hands_out_another_attempt(
+    world: MakeWorld,
+) -> None:
+    here = await world()
+    async with served(here) as (run, client):
+        await until(lambda: run.engine._agents.waiting == 1, "the member")  # type: ignore[union-attr]
+        before = (await run.learner.status()).detail
+        first = await client.take(1)
+        after = (await run.learner.status()).detail
+        assert [(one["waiting_for_agents"], one["agents"]) for one in (before, after)] == [
+            (1, 0), (0, 1)
+        ]  # fmt: skip
+        assert (await client.take(2, wait=0.05)).key == ""
+        await client.end(first.key, pb.OUTCOME_INFRASTRUCTURE, error="the container died")
+        second = await client.take(3)
+        assert first.key != second.key
+        assert first.trajectory_id == second.trajectory_id
+        with pytest.raises(ServiceError) as over:
+            await client.talk(first.key, ["q"])
+        assert over.value.reason == reasons.ERROR_REASON_SESSION_CLOSED
+        await client.talk(second.key, ["q"])
+        await client.end(second.key)
+        assert (await leased(run)).attempt == 1
+
+
+async def test_refusals_name_their_reason(world: MakeWorld) -> None:
+    here = await world()
+    limits = {"limits": {"model": 300}}
+    async with served(here, task={"agent": {}, **limits}) as (_run, client):
+        taken = await client.take()
+
+        async def reason(messages: list[str], text: str | None = None, **fields: Any) -> int:
+            with pytest.raises(ServiceError) as refused:
+                talk = await client.ask(fields.pop("key", taken.key), messages, **fields)
+                await talk.prompt(text)
+                await talk.completions()
+            return refused.value.reason
+
+        assert await reason(["q"], "a b " * 300) == reasons.ERROR_REASON_CONTEXT_FULL
+        assert await reason(["q"], key="tw-x.y") == reasons.ERROR_REASON_SESSION_NOT_FOUND
+        assert await reason(["q"], n=17) == reasons.ERROR_REASON_INVALID_REQUEST
+        assert await reason(["q"], request_digest=b"short") == reasons.ERROR_REASON_INVALID_REQUEST
+        await client.talk(taken.key, ["q"])
+        held = [await client.ask(taken.key, ["q"]) for _ in range(16)]
+        await asyncio.gather(*(one.read() for one in held))
+        assert await reason(["q"]) == reasons.ERROR_REASON_TOO_MANY_CALLS
+        await client.end(taken.key)
+
+
+async def test_a_constrained_or_aside_completion_is_recorded_and_not_trained(
+    world: MakeWorld,
+) -> None:
+    here = await world()
+    async with served(here, task={"agent": {"sampling": "request"}}) as (run, client):
+        taken = await client.take()
+        limited = pb.Constraint(regex="x+")
+        talk = await client.talk(taken.key, ["a"], constraint=limited, stops=["1+"])
+        assert talk[-1].endswith("1+")
+        await client.talk(taken.key, ["b"], aside=True)
+        hot = SamplingParams(temperature=0.25, seed=7, max_new_tokens=3)
+        await client.talk(taken.key, ["c"], sampling=wire.sampling_to_proto(hot))
+        await client.end(taken.key)
+        trajectory = await leased(run)
+    assert [any(one.loss_mask) for one in trajectory.sequences] == [False, False, True]
+    first, _, third = (one.body["sampling_params"] for one in here.sampler.requests)
+    assert first["regex"] == "x+"
+    assert [third[key] for key in ("temperature", "sampling_seed", "max_new_tokens")] == [
+        0.25, 7, 3
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("grammar", [None, "x+"])
+async def test_an_outage_delays_a_call_and_is_no_error(
+    world: MakeWorld, monkeypatch: pytest.MonkeyPatch, grammar: str | None
+) -> None:
+    monkeypatch.setattr("engine.core.rollout.outside_call.BACKOFF", Backoff(0.01, 0.02))
+    broken = {number: Break(chunks=1) for number in range(3)}
+    here = await world(faults=Faults(breaks=broken), sampler={"patience_s": 0.01})
+    async with served(here) as (run, client):
+        taken = await client.take()
+        limited = pb.Constraint(regex=grammar) if grammar else None
+        talk = await client.ask(taken.key, ["q"], stream=True, constraint=limited)
+        await talk.prompt()
+        await talk.completions()
+        assert talk.texts() == ["<python> 1+1</python>"]
+        await talk.reply()
+        await client.end(taken.key)
+        trajectory = await leased(run)
+    (sequence,) = trajectory.sequences
+    first, *_, last = (one.input_ids for one in here.sampler.requests)
+    assert (first == last) == (grammar is not None)  # it begins anew, or goes on
+    assert tuple(sequence.token_ids[: len(last)]) == last
+
+
+async def test_a_reply_waits_for_the_disk(world: MakeWorld) -> None:
+    here = await world()
+    async with served(here) as (run, client):
+        taken = await client.take()
+        agents: Any = run.engine._agents
+        written, durable = asyncio.Event(), agents.durable
+        agents.durable = written.wait
+        talk = asyncio.create_task(client.talk(taken.key, ["q"]))
+        (attempt,) = agents._live.values()
+        await until(lambda: len(attempt.forest.accepted) == 1, "the reply in the log")
+        await holds_for(0.1, lambda: not talk.done(), "no response")
+        written.set()
+        await talk
+        agents.durable = durable
+        await client.end(taken.key)

@@ -1,0 +1,103 @@
+"""OpenAI's own client, the ingress and the engine: a conversation becomes one exact sequence."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import Any
+
+import pytest
+from openai import AsyncOpenAI
+
+from bench.scripted import Timing
+from engine.core.text.codec import HuggingFaceCodec
+from ingress.config import IngressTable
+from ingress.serving import served as served_ingress
+from tests.integration.engine.conftest import MakeWorld
+from tests.integration.engine.test_ingress import leased, served
+from tests.support.agents import END, TOOLS, call_text
+from tests.support.dialogue import by_turn
+from tests.support.waiting import until
+from toolwright.chat.tokenizer import ChatTokenizer
+from toolwright.types import Author, StopReason
+
+pytestmark = pytest.mark.slow
+
+SAID = ["I look.\n" + call_text("here") + END, call_text("there") + END, "Nothing found." + END]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_conversation_with_tools_is_one_sequence(
+    world: MakeWorld, codec: HuggingFaceCodec, stream: bool
+) -> None:
+    here = await world(script=by_turn(codec, SAID, mark="no cat"))
+    make = partial(ChatTokenizer, here.tables["policy"]["model"])
+    table = IngressTable(address="127.0.0.1:0")
+    async with (
+        served(here) as (run, client),
+        served_ingress(make, table, engine=here.tables["run"]["engine"]) as http,
+    ):
+        taken = await client.take()
+        url = f"http://127.0.0.1:{http.port}/t/{taken.key}/v1"
+        messages: list[Any] = [{"role": "user", "content": "Where is <|im_end|>?"}]
+        async with AsyncOpenAI(base_url=url, api_key="unused", max_retries=0) as agent:
+            for _ in SAID:
+                asked = {"model": "policy", "messages": messages, "tools": TOOLS}
+                if stream:
+                    async with agent.chat.completions.stream(**asked) as events:
+                        message = (await events.get_final_completion()).choices[0].message
+                else:
+                    found = await agent.chat.completions.create(**asked)
+                    message = found.choices[0].message
+                messages.append(message.model_dump(exclude_none=True))
+                messages += [
+                    {"role": "tool", "tool_call_id": call.id, "content": "no cat"}
+                    for call in message.tool_calls or []
+                ]
+        assert messages[-1]["content"] == "Nothing found.", messages
+        assert await client.end(taken.key, answer="no") == 3
+        trajectory = await leased(run)
+    (sequence,) = trajectory.sequences
+    for request in here.sampler.requests:
+        assert list(sequence.token_ids[: len(request.input_ids)]) == list(request.input_ids)
+    spoken = [s for s in sequence.segments if s.author is Author.MODEL]
+    assert [codec.decode(one.token_ids) for one in spoken] == SAID
+    assert all(one.trainable for one in spoken)
+    assert trajectory.stop_reason is StopReason.ANSWERED
+    assert [(call.tool, call.outcome.observation) for call in trajectory.calls] == [
+        ("look", "no cat")
+    ] * 2
+
+
+async def test_an_engine_that_restarts_delays_a_response(
+    world: MakeWorld, codec: HuggingFaceCodec
+) -> None:
+    text = "one two three four " * 10 + END
+    here = await world(
+        script=by_turn(codec, [text], mark="no cat"), timing=Timing(tokens_per_second=60)
+    )
+    make = partial(ChatTokenizer, here.tables["policy"]["model"])
+    table = IngressTable(address="127.0.0.1:0")
+    address = here.tables["run"]["engine"]
+    async with served_ingress(make, table, engine=address) as http:
+        async with served(here) as (run, client):
+            taken = await client.take()
+            url = f"http://127.0.0.1:{http.port}/t/{taken.key}/v1"
+            agent = AsyncOpenAI(base_url=url, api_key="unused", max_retries=0)
+            messages: Any = [{"role": "user", "content": "q"}]
+            waiting = asyncio.create_task(
+                agent.chat.completions.create(model="policy", messages=messages)
+            )
+            await until(lambda: len(here.sampler.requests) == 1, "the request")
+            await run.drain()
+        assert not waiting.done()
+        async with served(here) as (run, client):
+            found = await waiting
+            assert found.choices[0].message.content == text.removesuffix(END)
+            await client.end(taken.key)
+            trajectory = await leased(run)
+        await agent.close()
+    (sequence,) = trajectory.sequences
+    assert codec.decode(sequence.segments[-1].token_ids).endswith(END)
+    for one in here.sampler.requests:
+        assert list(sequence.token_ids[: len(one.input_ids)]) == list(one.input_ids)

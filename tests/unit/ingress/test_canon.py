@@ -1,0 +1,122 @@
+"""Digests: what makes a conversation another one, and what does not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ingress.canon import call_id, canonical_arguments, digests_of, reply_digests, without_billing
+from ingress.types import Message, ModelRequest, Sampling, ToolCall
+
+pytestmark = pytest.mark.quick
+
+USER = Message(role="user", text="q")
+CALL = ToolCall(id="c1", name="look", arguments='{"a": 1, "b": [2]}')
+SAID = Message(role="assistant", text="I look.", reasoning="hm", calls=(CALL,))
+TOOL = {"type": "function", "function": {"name": "look", "parameters": {}}}
+
+
+def asked(*messages: Message, tools: tuple[dict[str, object], ...] = ()) -> ModelRequest:
+    return ModelRequest(model="policy", messages=messages, tools=tools)
+
+
+TEXTS = st.text(max_size=5)
+MESSAGES = st.lists(
+    st.builds(
+        Message,
+        role=st.sampled_from(["system", "user", "assistant", "tool"]),
+        text=TEXTS,
+        calls=st.lists(st.builds(ToolCall, id=TEXTS, name=TEXTS, arguments=TEXTS), max_size=2).map(
+            tuple
+        ),
+        name=TEXTS,
+    ),
+    max_size=5,
+)
+
+
+@given(MESSAGES, MESSAGES)
+def test_equal_beginnings_have_equal_digests_and_others_do_not(
+    one: list[Message], other: list[Message]
+) -> None:
+    here, there = (digests_of(asked(*messages), {}).messages for messages in (one, other))
+    for place in range(min(len(one), len(other))):
+        equal = [*map(meaning, one[: place + 1])] == [*map(meaning, other[: place + 1])]
+        assert (here[place] == there[place]) is equal
+
+
+def meaning(message: Message) -> Message:
+    """The message without what a client may change. Arguments here are no JSON but numbers."""
+    calls = tuple(
+        replace(call, id="", arguments=str(canonical_arguments(call.arguments)))
+        for call in message.calls
+    )
+    text = message.text.strip() if message.role == "assistant" else message.text
+    return replace(message, text=text, calls=calls)
+
+
+@pytest.mark.parametrize(
+    "sent_back",
+    [
+        SAID,
+        replace(SAID, reasoning=""),
+        replace(SAID, calls=(replace(CALL, id="another"),)),
+        replace(SAID, calls=(replace(CALL, arguments='{"b":[2.0],"a":1}'),)),
+        replace(SAID, text="\nI look. "),
+    ],
+)
+def test_a_completion_that_comes_back_has_the_digest_of_the_reply(sent_back: Message) -> None:
+    reply = reply_digests(digests_of(asked(USER), {}), SAID)
+    again = digests_of(asked(USER, sent_back), {})
+    assert again.messages[1] == reply.message
+    assert again.reasoning == ({1: reply.reasoning} if sent_back.reasoning else {})
+
+
+@pytest.mark.parametrize(
+    "edited",
+    [
+        replace(SAID, text="I looked."),
+        replace(SAID, calls=()),
+        replace(SAID, calls=(replace(CALL, arguments='{"a": 2, "b": [2]}'),)),
+        replace(SAID, role="user"),
+    ],
+)
+def test_an_edited_completion_has_another_digest(edited: Message) -> None:
+    reply = reply_digests(digests_of(asked(USER), {}), SAID)
+    assert digests_of(asked(USER, edited), {}).messages[1] != reply.message
+
+
+def test_other_reasoning_is_noticed() -> None:
+    reply = reply_digests(digests_of(asked(USER), {}), SAID)
+    again = digests_of(asked(USER, replace(SAID, reasoning="ha")), {})
+    assert again.reasoning[1] != reply.reasoning
+
+
+def test_tools_and_template_options_are_the_root() -> None:
+    plain = digests_of(asked(USER), {})
+    for other in (digests_of(asked(USER, tools=(TOOL,)), {}), digests_of(asked(USER), {"x": 1})):
+        assert other.root != plain.root
+        assert other.messages[0] != plain.messages[0]
+
+
+def test_parameters_change_the_request_alone() -> None:
+    plain = digests_of(asked(USER), {})
+    hot = digests_of(replace(asked(USER), sampling=Sampling(temperature=2.0)), {})
+    assert hot.messages == plain.messages
+    assert hot.request != plain.request
+
+
+def test_ids_of_calls_differ_and_stay() -> None:
+    digests = digests_of(asked(USER), {})
+    ids = [call_id(digests, choice, number) for choice in (0, 1) for number in (0, 1)]
+    assert len({*ids}) == 4
+    assert ids[0] == call_id(digests, 0, 0)
+
+
+def test_the_billing_line_is_left_out() -> None:
+    text = "x-anthropic-billing-header: cc_version=2; cch=1f;\nYou are helpful.\n"
+    assert without_billing(text) == "You are helpful.\n"
+    assert without_billing("You are helpful.") == "You are helpful."

@@ -1,0 +1,196 @@
+"""Anthropic's messages and OpenAI's responses: what is read, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ingress.dialects.messages import MESSAGES
+from ingress.dialects.responses import RESPONSES
+from ingress.errors import ApiError
+from ingress.types import (
+    CallEnd,
+    Complete,
+    Message,
+    Said,
+    Sampling,
+    ToolCall,
+    Usage,
+    Words,
+)
+
+pytestmark = pytest.mark.quick
+
+USER = {"role": "user", "content": "q"}
+LOOK = ToolCall(id="c", name="look", arguments='{"a": 1}')
+TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
+CONVERSATION = (
+    Message(role="system", text="s\nt"),
+    Message(role="user", text="q"),
+    Message(role="assistant", text="I look.", reasoning="hm", calls=(LOOK,)),
+    Message(role="tool", text="a cat", call_id="c"),
+    Message(role="user", text="more"),
+)
+
+
+def test_a_request_of_anthropic_s_is_read() -> None:
+    billing = "x-anthropic-billing-header: cch=1f;"
+    found = MESSAGES.read(
+        {
+            "model": "policy",
+            "max_tokens": 7,
+            "system": [
+                {"type": "text", "text": text, "cache_control": {"type": "ephemeral"}}
+                for text in (billing, "s", "t")
+            ],
+            "messages": [
+                USER,
+                {
+                    "role": "assistant",
+                    "content": [
+                        {"type": "thinking", "thinking": "hm", "signature": "x"},
+                        {"type": "redacted_thinking", "data": "x"},
+                        {"type": "text", "text": "I look."},
+                        {"type": "tool_use", "id": "c", "name": "look", "input": {"a": 1}},
+                    ],
+                },
+                {
+                    "role": "user",
+                    "content": [
+                        {"type": "tool_result", "tool_use_id": "c",
+                         "content": [{"type": "text", "text": "a cat"}]},
+                        {"type": "text", "text": "more"},
+                    ],
+                },
+            ],
+            "tools": [{"name": "look", "input_schema": {"type": "object"}}],
+            "tool_choice": {"type": "tool", "name": "look"},
+            "stop_sequences": ["x"],
+            "metadata": {"user_id": "u"},
+        }
+    )  # fmt: skip
+    assert found.messages == CONVERSATION
+    assert found.tools == (TOOL,)
+    assert (found.tool_choice, found.named_tool, found.stops) == ("required", "look", ("x",))
+    assert found.sampling == Sampling(max_new_tokens=7)
+
+
+def test_a_request_of_the_responses_api_is_read() -> None:
+    found = RESPONSES.read(
+        {
+            "model": "policy",
+            "instructions": "s\nt",
+            "input": [
+                USER,
+                {"type": "reasoning", "id": "rs", "summary": [],
+                 "content": [{"type": "reasoning_text", "text": "hm"}]},
+                {"type": "message", "role": "assistant",
+                 "content": [{"type": "output_text", "text": "I look.", "annotations": []}]},
+                {"type": "function_call", "call_id": "c", "name": "look", "arguments": '{"a": 1}'},
+                {"type": "function_call_output", "call_id": "c", "output": "a cat"},
+                {"role": "user", "content": [{"type": "input_text", "text": "more"}]},
+            ],
+            "tools": [{"type": "function", "strict": True, **TOOL["function"]}],
+            "tool_choice": {"type": "function", "name": "look"},
+            "text": {"format": {"type": "json_schema", "name": "n", "schema": {"type": "object"}}},
+            "max_output_tokens": 7,
+        }
+    )  # fmt: skip
+    assert found.messages == CONVERSATION
+    assert found.tools == (TOOL,)
+    assert (found.tool_choice, found.named_tool) == ("required", "look")
+    assert found.schema == '{"type": "object"}'
+    assert found.sampling == Sampling(max_new_tokens=7)
+
+
+@pytest.mark.parametrize(
+    ("change", "param"),
+    [
+        ({"messages": []}, "messages"),
+        ({"messages": [{"role": "robot", "content": "x"}]}, "messages[0].role"),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "image"}]}]},
+            "messages[0].content[0]",
+        ),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "tool_use"}]}]},
+            "messages[0].content[0]",
+        ),
+        ({"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, "tools[0]"),
+        ({"tool_choice": {"type": "perhaps"}}, "tool_choice"),
+        ({"system": 7}, "system"),
+    ],
+)
+def test_a_wrong_key_of_anthropic_s_is_named(change: dict[str, Any], param: str) -> None:
+    with pytest.raises(ApiError) as refused:
+        MESSAGES.read({"model": "policy", "max_tokens": 9, "messages": [USER], **change})
+    assert refused.value.param == param
+    body = MESSAGES.error(refused.value)
+    assert (body["type"], body["error"]["type"]) == ("error", "invalid_request_error")
+
+
+@pytest.mark.parametrize(
+    ("change", "param"),
+    [
+        ({"input": []}, "input"),
+        ({"input": [{"type": "computer_call"}]}, "input[0]"),
+        ({"input": [{"role": "robot", "content": "x"}]}, "input[0].role"),
+        ({"previous_response_id": "resp_1"}, "previous_response_id"),
+        ({"tools": [{"type": "web_search"}]}, "tools[0]"),
+        ({"text": {"format": {"type": "xml"}}}, "text.format"),
+    ],
+)
+def test_a_wrong_key_of_the_responses_api_is_named(change: dict[str, Any], param: str) -> None:
+    with pytest.raises(ApiError) as refused:
+        RESPONSES.read({"model": "policy", "input": "q", **change})
+    assert refused.value.param == param
+
+
+@pytest.mark.parametrize(
+    ("end", "stop", "reason"),
+    [
+        ("stop", "", "end_turn"),
+        ("stop", "x", "stop_sequence"),
+        ("length", "", "max_tokens"),
+        ("tool_calls", "", "tool_use"),
+    ],
+)
+def test_why_a_message_of_anthropic_s_stopped(end: Any, stop: str, reason: str) -> None:
+    complete = Complete(
+        choice=0, message=Message(role="assistant", text="t"), end=end, stop=stop, logprobs=()
+    )
+    reply = MESSAGES.reply(MESSAGES.read({"model": "policy", "messages": [USER]}))
+    whole = reply.whole(CallEnd(completions=(complete,), usage=Usage()))
+    assert (whole["stop_reason"], whole["stop_sequence"]) == (reason, stop or None)
+
+
+@pytest.mark.parametrize("dialect", [MESSAGES, RESPONSES])
+def test_a_stream_and_a_whole_response_say_the_same(dialect: Any) -> None:
+    request = dialect.read({"model": "policy", "messages": [USER], "input": "q"})
+    pieces = (Words(text="hm", reasoning=True), Words(text="I "), Words(text="look."), LOOK)
+    message = Message(role="assistant", text="I look.", reasoning="hm", calls=(LOOK,))
+    complete = Complete(choice=0, message=message, end="tool_calls", stop="", logprobs=())
+    end = CallEnd(completions=(complete,), usage=Usage(prompt_tokens=3, completion_tokens=2))
+    streamed = dialect.reply(request)
+    events = [*streamed.begin()]
+    for piece in pieces:
+        events += streamed.said(Said(choice=0, piece=piece))
+    events += streamed.end(end)
+    whole = dialect.reply(request).whole(end)
+    assert all(name == data["type"] for name, data in events)
+    if dialect is RESPONSES:
+        (name, data) = events[-1]
+        assert name == "response.completed"
+        last = data["response"]
+        kinds = [item["type"] for item in last["output"]]
+        assert kinds == [item["type"] for item in whole["output"]]
+        assert kinds == ["reasoning", "message", "function_call"]
+        assert [data["sequence_number"] for _, data in events] == [*range(len(events))]
+    else:
+        kinds = [
+            data["content_block"]["type"] for name, data in events if name == "content_block_start"
+        ]
+        assert kinds == [block["type"] for block in whole["content"]]
+        assert kinds == ["thinking", "text", "tool_use"]
+        assert [name for name, _ in events].count("content_block_stop") == 3
