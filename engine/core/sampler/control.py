@@ -189,9 +189,8 @@ class WeightControl:
     async def _resume(self) -> tuple[list[Server], dict[Server, Exception]]:
         """The servers that released their memory, and the errors of those that did not resume."""
         servers = list(self._lent)
-        self.fleet.lent = (
-            False  # no server releases its memory from here on; none loads before `_look`
-        )
+        # From here on no server releases its memory, and none loads by itself before `_look`.
+        self.fleet.lent = False
         try:
             errors = await change_each(servers, self._start_over)
             for server in servers:
