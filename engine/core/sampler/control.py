@@ -180,6 +180,8 @@ class WeightControl:
 
     async def _release_one(self, server: Server) -> None:
         async with server.control:
+            if not self.fleet.lent:  # it came back while a server that returned waited here
+                return
             await memory.release(server.client)
             self.fleet.mark_down(server, LENT, planned=True)
             self._lent.add(server)
@@ -187,6 +189,8 @@ class WeightControl:
     async def _resume(self) -> tuple[list[Server], dict[Server, Exception]]:
         """The servers that released their memory, and the errors of those that did not resume."""
         servers = list(self._lent)
+        # From here on no server releases its memory, and none loads by itself before `_look`.
+        self.fleet.lent = False
         try:
             errors = await change_each(servers, self._start_over)
             for server in servers:
@@ -196,7 +200,6 @@ class WeightControl:
                     self.fleet.mark_up(server)
         finally:
             self._lent.clear()
-            self.fleet.lent = False
             self._look()
         log.info("memory_resumed", samplers=len(servers) - len(errors))
         return servers, errors
