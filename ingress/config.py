@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from ingress.readers.registry import ReaderName
-from toolwright.recipe import ProcessTable
+from toolwright.recipe import INGRESS_ADDRESS, ProcessTable
 
 POLICY, ASIDE = "policy", "aside"
 """Names of models: calls of the first are trained, calls of the second are recorded alone."""
@@ -17,7 +17,7 @@ class IngressTable(ProcessTable):
     """Settings of `ingress serve RECIPE`."""
 
     address: str = Field(
-        default="127.0.0.1:50081",
+        default=INGRESS_ADDRESS,
         description="of `ingress serve`, for agents; port 0 is a free one",
     )
     tools: ReaderName = Field(

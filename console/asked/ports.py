@@ -1,11 +1,12 @@
 """Addresses of a run: port 0 of the recipe becomes a free one, the same for who serves and asks.
 
 Pure: free ports are given, and one that the recipe names or that was given before is passed over,
-since whoever is to have it may not listen yet. A port 0 stands in `run.engine`,
-`sampler.endpoints`, `memory.address`, the `service` of a tool or the `ready` of a
-[[console.services]] entry. The entry named as a tool is that tool's service, or, where the tool is
-served, what a URL with port 0 in its words or options leads to: a model that plays it, say.
-One named `sampler` is the sampler. A recipe's [memory] is a service like those, without an entry.
+since the process that gets it may not listen yet. A port 0 stands in `run.engine`,
+`sampler.endpoints`, `memory.address`, `ingress.address`, the `service` of a tool or the `ready` of
+a [[console.services]] entry. The entry named as a tool is that tool's service. If the tool is
+served, it is what a URL with port 0 in its words or options leads to: a model that plays the tool.
+One named `sampler` is the sampler. A recipe's [memory] and [ingress] are services like those,
+without an entry.
 """
 
 from __future__ import annotations
@@ -17,12 +18,17 @@ from dataclasses import dataclass
 
 from console.config import ConsoleTable, Service, port_of
 from console.errors import NothingStarted
-from toolwright.recipe import MEMORY_ADDRESS, Recipe
+from toolwright.recipe import INGRESS_ADDRESS, MEMORY_ADDRESS, Recipe
 from toolwright.recipe.assignments import assignments
 from toolwright.recipe.open_ports import OPEN_URL
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
-SAMPLER, MEMORY = "sampler", "memory"
+SAMPLER = "sampler"
+TABLES = {
+    "memory": ("grpc:{}", MEMORY_ADDRESS),
+    "ingress": ("http://{}/health", INGRESS_ADDRESS),
+}
+"""Tables whose process `toolwright run` starts as TABLE serve: (`ready`, usual address)."""
 MOST_TRIES = 1000
 """Ports that `free` may offer in vain, before one that no key names."""
 _OPEN = re.compile(r":0(?=/|$)")
@@ -44,7 +50,7 @@ def settle(recipe: Recipe, table: ConsoleTable, free: Callable[[], int]) -> Addr
     Raises NothingStarted for a port 0 that this machine cannot choose or that no process would
     serve, and if `free` offers only ports that are taken.
     """
-    services = {one.name: one for one in (*memory_of(recipe), *table.services)}
+    services = {one.name: one for one in (*own_services(recipe), *table.services)}
     free = _once(free, recipe, tuple(services.values()))
     chosen = {
         name: one.model_copy(update={"ready": _with_port(one.ready, f"{name}.ready", free)})
@@ -52,26 +58,28 @@ def settle(recipe: Recipe, table: ConsoleTable, free: Callable[[], int]) -> Addr
     }
     overrides = [
         *_engine(recipe, free),
-        *_memory(recipe, chosen),
+        *_own(recipe, chosen),
         *_endpoints(recipe, table, chosen, free),
         *_tools(recipe, chosen),
     ]
     return Addresses(overrides=tuple(overrides), services=tuple(chosen.values()))
 
 
-def memory_of(recipe: Recipe) -> tuple[Service, ...]:
-    """`memory serve` of the recipe's [memory] table, where it has one."""
-    table = recipe.raw.get(MEMORY)
-    if not isinstance(table, Mapping):
-        return ()
-    address = table.get("address", MEMORY_ADDRESS)
-    return (Service(name=MEMORY, run=("memory", "serve"), ready=f"grpc:{address}"),)
+def own_services(recipe: Recipe) -> tuple[Service, ...]:
+    """`memory serve` and `ingress serve`, for the tables that the recipe has."""
+    found = []
+    for name, (ready, usual) in TABLES.items():
+        table = recipe.raw.get(name)
+        if isinstance(table, Mapping):
+            address = table.get("address", usual)
+            found.append(Service(name=name, run=(name, "serve"), ready=ready.format(address)))
+    return tuple(found)
 
 
-def _memory(recipe: Recipe, chosen: Mapping[str, Service]) -> Iterator[str]:
-    for service in memory_of(recipe):
+def _own(recipe: Recipe, chosen: Mapping[str, Service]) -> Iterator[str]:
+    for service in own_services(recipe):
         if port_of(service.ready) == 0:
-            yield f"memory.address={address_of(chosen[MEMORY].ready)}"
+            yield f"{service.name}.address={address_of(chosen[service.name].ready)}"
 
 
 def _once(

@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from console.asked.plan import Maker
-from console.asked.ports import address_of, memory_of
+from console.asked.ports import address_of, own_services
 from console.asked.setup import Setup
 from console.config import Service
 from console.errors import NothingStarted
@@ -30,6 +30,7 @@ OURS = {
     "learner": "learner.cli",
     "toolsvc": "toolsvc.cli",
     "memory": "memory.cli",
+    "ingress": "ingress.cli",
     "tasks": "tasks.cli",
     "bench": "bench.cli",
     "toolwright": "console.cli",
@@ -86,8 +87,8 @@ class Commands:
         return self._computing("sft", "sft")
 
     def service(self, service: Service) -> Command:
-        if service in memory_of(self._setup.recipe):
-            return self._recipe("memory", "memory", service.run[1:])
+        if service in own_services(self._setup.recipe):
+            return self._recipe(service.name, service.name, service.run[1:])
         address = address_of(service.ready)
         more = {"{address}": address, "{port}": address.rpartition(":")[2]}
         return self._own(service.name, service.run, more)

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 
 from console.asked.needs import makers
 from console.asked.plan import Maker
-from console.asked.ports import address_of, memory_of
+from console.asked.ports import address_of, own_services
 from console.doctor.types import Check, Finding, Findings, Patient, ok, problem, unknown, warning
 from console.machine.programs import ask, module
 from toolwright.process.sockets import folder_for_sockets
@@ -26,8 +26,7 @@ async def services(patient: Patient) -> Findings:
     assert patient.recipe is not None, "these checks are for a recipe"
     recipe, started = patient.recipe, {one.name: one for one in patient.console.services}
     found: list[Finding] = []
-    memory = memory_of(recipe)
-    memories = {f"memory:{address_of(one.ready)}" for one in memory}
+    memories = {f"memory:{address_of(one.ready)}" for one in own_services(recipe)}
     for name, table in recipe.shared.tools.items():
         if table.serve and memories.intersection(table.serve):
             text = "asks the recipe's memory, which `toolwright run` starts first: not tried"
@@ -52,7 +51,7 @@ async def services(patient: Patient) -> Findings:
             )
         else:
             found.append(await asyncio.to_thread(_asked, recipe, name, table, address))
-    for one in (*memory, *started.values()):
+    for one in (*own_services(recipe), *started.values()):
         if one.name in recipe.shared.tools or one.ready.rstrip("/").endswith(":0"):
             continue
         who = await service_at(one.ready)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from toolwright.recipe.models.process_table import ProcessTable as ProcessTable
 from toolwright.recipe.models.shared_tables import ARCHITECTURES as ARCHITECTURES
+from toolwright.recipe.models.shared_tables import INGRESS_ADDRESS as INGRESS_ADDRESS
 from toolwright.recipe.models.shared_tables import MEMORY_ADDRESS as MEMORY_ADDRESS
 from toolwright.recipe.models.shared_tables import TEMPLATE_NAMES as TEMPLATE_NAMES
 from toolwright.recipe.models.shared_tables import (

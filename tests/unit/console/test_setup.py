@@ -274,6 +274,22 @@ def test_no_port_is_given_twice_nor_one_that_the_recipe_names(tmp_path: Path) ->
     assert "run.engine=127.0.0.1:20002" in addresses.overrides
 
 
+def test_an_ingress_and_a_memory_start_without_an_entry(tmp_path: Path) -> None:
+    tables = {"memory": {"address": "127.0.0.1:0"}, "ingress": {"address": "127.0.0.1:0"}}
+    setup = asked(written(tmp_path, **tables))
+    ports = iter(range(20_001, 20_009))
+    addresses = settle(setup.recipe, setup.table, lambda: next(ports))
+    memory, ingress, *_ = addresses.services
+    assert (memory.name, memory.ready) == ("memory", "grpc:127.0.0.1:20001")
+    assert (ingress.name, ingress.ready) == ("ingress", "http://127.0.0.1:20002/health")
+    assert {"memory.address=127.0.0.1:20001", "ingress.address=127.0.0.1:20002"} <= set(
+        addresses.overrides
+    )
+    command = Commands(with_overrides(setup, addresses.overrides)).service(ingress)
+    assert "ingress.cli" in " ".join(map(str, command.argv))
+    assert "ingress.address=127.0.0.1:20002" in command.argv
+
+
 def test_whatever_names_what_is_made_moves_with_the_folder(tmp_path: Path) -> None:
     made = [
         {"name": "own", "run": ["python", "own.py"], "makes": "run/own.py"},
