@@ -21,6 +21,7 @@ import json
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
@@ -53,6 +54,8 @@ from learner.saving.safe_load import COMMON, read_sharded
 from learner.saving.split_optimizer import is_split, restore_steps, split_state
 
 LATEST = "latest"
+WRITERS_WAIT = timedelta(hours=1)
+"""Longest wait of a rank that has written its part for the slowest one."""
 _METADATA = {"chained_optim_avoid_prefix": True}
 
 
@@ -70,6 +73,7 @@ class Checkpoints:
         self._group: Any = None
 
     def __enter__(self) -> Checkpoints:
+        self._join()
         return self
 
     def __exit__(self, *error: Any) -> None:
@@ -134,12 +138,16 @@ class Checkpoints:
                 {**_sharded(policy, loading=False), "rng": torch.get_rng_state()},
                 unfinished / "model",
             )
-        if self._group is None:
-            self._group = dist.new_group(backend="gloo", timeout=parallel.RANKS_WAIT)
+        self._join()
         self._writer.begin(
             lambda: self._write(unfinished, copies), lambda: self._name(unfinished, final)
         )
         return final
+
+    def _join(self) -> None:
+        """Makes the writers' group, once; all ranks call it."""
+        if self._group is None:
+            self._group = dist.new_group(backend="gloo", timeout=WRITERS_WAIT)
 
     def _copied(self, state: dict[str, Any], folder: Path) -> Any:
         """What this rank has to write, copied, in torch's form. Rank 0 writes the rest at once.

@@ -17,6 +17,7 @@ from console.config import Ablation, ConsoleTable, Prepared, SamplerStart, Servi
 from engine.config import EngineTable, Evaluation, RenderTable, Suite
 from engine.core.protocols.chat import Chat
 from engine.core.protocols.tagged import Tagged
+from ingress.config import IngressTable
 from learner.config.objective import Advantage, Correction, Credit, Kl, Loss, Reject
 from learner.config.tables import Heldout, LearnerTable, SftTable
 from learner.config.weights import Lora, Optimizer, Parallel, Publish
@@ -69,6 +70,7 @@ TABLES: Mapping[str, type[Table]] = {
     "[learner.publish]": Publish,
     "[learner.lora]": Lora,
     "[learner.parallel]": Parallel,
+    "[ingress]": IngressTable,
     "[memory]": MemoryTable,
     "[console]": ConsoleTable,
     "[console.sampler]": SamplerStart,
