@@ -26,7 +26,8 @@ async def services(patient: Patient) -> Findings:
     assert patient.recipe is not None, "these checks are for a recipe"
     recipe, started = patient.recipe, {one.name: one for one in patient.console.services}
     found: list[Finding] = []
-    memories = {f"memory:{address_of(one.ready)}" for one in own_services(recipe)}
+    own = {one.name: address_of(one.ready) for one in own_services(recipe)}
+    memories = {f"memory:{own['memory']}"} if "memory" in own else set()
     for name, table in recipe.shared.tools.items():
         if table.serve and memories.intersection(table.serve):
             text = "asks the recipe's memory, which `toolwright run` starts first: not tried"

@@ -1,5 +1,8 @@
 """`toolsvc serve browser` as people run it: the contract, and its sudden death."""
 
+import json
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -31,6 +34,7 @@ CHECKS = (
 )
 """What hangs on the tool itself. All checks take minutes: each session opens a page."""
 
+TOOLSVC = [sys.executable, "-c", "from toolsvc.cli import main; main()"]
 SLOWLY = ("--pace", "2")
 """Each session starts a renderer, and other tests want the same two cores."""
 
@@ -54,7 +58,12 @@ def test_the_contract_is_kept_and_a_killed_service_leaves_nothing(
         least = len(CHECKS)
         keeps_the_contract(service.address, *words, folder=tmp_path, least=least, probes=probes)
 
-    family, profile = browser_of(service)
+        # A browser that has grown ends with its last session: this session has one that stays.
+        address = f"http://{pages.address}/echo?text=a"
+        words = ["call", service.address, "browser", "--arguments"]
+        visit = json.dumps({"action": "navigate", "url": address})
+        subprocess.run([*TOOLSVC, *words, visit, "--session", "stays"], check=True, timeout=120)
+        family, profile = browser_of(service)
     folder = Path(profile.partition("=")[2])
     assert folder.is_dir()
     service.process.kill()

@@ -246,6 +246,15 @@ def test_one_long_line_of_a_whole_log_is_read_in_linear_time(report: Report, log
     assert time.process_time() - began < 5.0
 
 
+def test_many_names_are_judged_in_linear_time() -> None:
+    wanted = tuple(f"a::t{place}[x(" for place in range(2_000))
+    file = VerificationFile(command="true", report="pytest_words", fail_to_pass=wanted)
+    statuses = {f"{name}{end})]": "PASSED" for name in wanted for end in range(50)}
+    began = time.process_time()
+    assert not file.unmet(statuses)
+    assert time.process_time() - began < 5.0
+
+
 def test_which_lists_a_log_meets() -> None:
     base = {"command": "true", "report": "pytest_words"}
     file = VerificationFile(
