@@ -134,10 +134,10 @@ class OutsideAgent:
 
     def reply(self, call: int, messages: Sequence[str]) -> list[list[str]]:
         """Accepts a call. Returns the conversation with each completion."""
-        told = [[*messages, f"a{node.number}"] for node in self.forest.call(call)]
-        digests = tuple(digests_of(one)[-1] for one in told)
-        self.add(Replied(call=call, digests=digests, reasoning=(b"",) * len(told)))
-        return told
+        histories = [[*messages, f"a{node.number}"] for node in self.forest.call(call)]
+        digests = tuple(digests_of(one)[-1] for one in histories)
+        self.add(Replied(call=call, digests=digests, reasoning=(b"",) * len(histories)))
+        return histories
 
     def drop(self, call: int) -> None:
         self.add(Dropped(call=call))
