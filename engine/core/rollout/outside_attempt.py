@@ -68,6 +68,8 @@ MOST_CHOICES = 16
 MOST_RESULT = 1 << 16
 """Characters of a tool's result that the record keeps."""
 MOST_ERROR = 500
+MOST_OUTPUT = 1 << 14
+"""Characters of what an agent wrote to its output."""
 
 log = structlog.get_logger("ingress")
 
@@ -142,9 +144,9 @@ class OutsideAttempt:
         for number in self.forest.open_calls:
             self.log.append(Dropped(call=number, why="the trajectory ended"))
         if end.error:
-            data = {"error": end.error[:MOST_ERROR]}
-            note = Event(kind="agent_failed", turn=self.log.state.turn, data=data)
-            self.log.append(Noted(note=note))
+            self._note("agent_failed", error=end.error[:MOST_ERROR])
+        if end.output:
+            self._note("agent_output", output=end.output[:MOST_OUTPUT])
         seconds = self._earlier_s + time.monotonic() - self._began
         self.log.append(Ended(reason=end.reason, seconds=seconds, answer=end.answer))
 
@@ -284,6 +286,9 @@ class OutsideAttempt:
         for node, (_, _, calls) in zip(self.forest.call(number), replies, strict=True):
             for index, one in enumerate(calls):
                 self._called(node.turn or 0, index, one)
+
+    def _note(self, kind: str, **data: str) -> None:
+        self.log.append(Noted(note=Event(kind=kind, turn=self.log.state.turn, data=data)))
 
     def _called(self, turn: int, index: int, read: ReadCall) -> None:
         call_id = f"{self.name}/{turn}/{index}"

@@ -30,6 +30,7 @@ from engine.core.text.codec import HuggingFaceCodec, read_config
 from engine.core.tools.services import ToolServices
 from engine.core.tools.tool_file_check import check_tool_files
 from engine.errors import AttemptFailed, StartupError, TaskUnfit
+from engine.offline.check.agents import agent_lines
 from engine.offline.check.budgets import budget_lines
 from engine.offline.check.recipe_warnings import (
     call_warnings,
@@ -116,6 +117,7 @@ def check(recipe: Recipe, table: EngineTable, *, connect: bool) -> Iterator[str]
         for line in asyncio.run(warm_up_warnings(recipe, rendering, codec)):
             yield WARNING + line
     yield from (WARNING + line for line in asyncio.run(check_tool_files(recipe)))
+    yield from agent_lines(recipe)
     if connect:
         yield from asyncio.run(_connect(recipe, table, codec))
     else:

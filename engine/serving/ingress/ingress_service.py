@@ -19,6 +19,7 @@ from engine.core.rollout.outside_requests import (
 from engine.core.trajectory.forest import DIGEST_BYTES, Match, Node
 from engine.serving.ingress.agents import Agents
 from engine.serving.ingress.keys import KeyUse
+from engine.serving.ingress.worker_lives import LifeOver, taker
 from engine.types import Codec
 from toolwright import wire
 from toolwright.common.v1 import reasons_pb2 as reasons
@@ -76,8 +77,13 @@ class IngressServicer(ingress_pb2_grpc.IngressServiceServicer):
     async def Take(self, request: pb.TakeRequest, context: Context) -> pb.TakeResponse:
         if not request.worker:
             raise _unfit("worker is empty", "worker")
+        self._seen(request)
         wait = min(wire.seconds(request.wait), LONGEST_TAKE_WAIT)
-        attempt = await self._agents.take(f"{request.worker}/{request.number}", wait)
+        name = taker(request.worker, request.life, request.number)
+        try:
+            attempt = await self._agents.take(name, wait, frozenset(request.tasks))
+        except TimeoutError as error:
+            raise _away(name) from error
         if attempt is None:
             return pb.TakeResponse()
         keys, task = self._agents.keys, attempt.assignment.task
@@ -90,6 +96,13 @@ class IngressServicer(ingress_pb2_grpc.IngressServiceServicer):
             task=wire.task_to_proto(task),
             context=attempt.context_tokens,
         )
+
+    @answers_errors
+    async def Hold(self, request: pb.HoldRequest, context: Context) -> pb.HoldResponse:
+        if not (request.worker and request.life):
+            raise _unfit("worker or life is empty", "worker, life")
+        self._seen(request)
+        return pb.HoldResponse(ended=self._agents.ended(request.keys))
 
     @answers_errors
     async def Report(self, request: pb.ReportRequest, context: Context) -> pb.ReportResponse:
@@ -119,16 +132,30 @@ class IngressServicer(ingress_pb2_grpc.IngressServiceServicer):
         if attempt is None:  # it has ended before
             return pb.EndedResponse()
         calls = len(attempt.forest.accepted)
-        failed = request.outcome == pb.OUTCOME_INFRASTRUCTURE
+        lost = request.needs_calls and not calls
+        failed = lost or request.outcome == pb.OUTCOME_INFRASTRUCTURE
+        why = "the agent ended before its first model call" if lost else ""
+        why = ": ".join(filter(None, (why, request.error))) or "infrastructure ended the agent"
         attempt.end(
             AgentEnd(
                 reason=_ENDS[request.outcome],
                 error="" if failed else request.error,
                 answer=request.answer if request.HasField("answer") else None,
-                failure=(request.error or "infrastructure ended the agent") if failed else "",
+                failure=why if failed else "",
+                output=request.output,
             )
         )
         return pb.EndedResponse(calls=calls)
+
+    def _seen(self, request: pb.TakeRequest | pb.HoldRequest) -> None:
+        if "/" in request.life:
+            raise _unfit("a life has no /", "life")
+        try:
+            self._agents.seen(request.worker, request.life)
+        except LifeOver as error:
+            raise ServiceError(
+                reasons.ERROR_REASON_NOT_OWNER, str(error), subject=request.worker
+            ) from error
 
     async def _generate(
         self, requests: AsyncIterator[pb.GenerateRequest]
@@ -242,12 +269,7 @@ class IngressServicer(ingress_pb2_grpc.IngressServiceServicer):
         try:
             return await self._agents.attempt(name)
         except TimeoutError as error:
-            raise ServiceError(
-                reasons.ERROR_REASON_BACKEND_DOWN,
-                f"{name} does not go on yet",
-                subject=name,
-                retry_after=RETRY_S,
-            ) from error
+            raise _away(name) from error
 
 
 async def _next(requests: AsyncIterator[pb.GenerateRequest], step: str) -> pb.GenerateRequest:
@@ -353,3 +375,12 @@ def _finished(node: Node, sent: int) -> pb.Finished:
 
 def _unfit(message: str, subject: str) -> ServiceError:
     return ServiceError(reasons.ERROR_REASON_INVALID_REQUEST, message, subject=subject)
+
+
+def _away(name: str) -> ServiceError:
+    return ServiceError(
+        reasons.ERROR_REASON_BACKEND_DOWN,
+        f"{name} does not go on yet",
+        subject=name,
+        retry_after=RETRY_S,
+    )

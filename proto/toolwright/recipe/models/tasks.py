@@ -116,6 +116,31 @@ class Overlong(Table):
 class Agent(Table):
     """Trajectories are written by an agent of its own, which calls the policy as a model server."""
 
+    kind: Literal["external", "command", "function"] = Field(
+        default="external",
+        description="external: agents are started elsewhere; command and function: `agents serve` "
+        "starts them",
+    )
+    command: tuple[str, ...] = Field(
+        default=(),
+        description="an agent's program and its words; files of the recipe's folder may be named "
+        "relative to it",
+    )
+    function: str = Field(
+        default="", description="module:function or ./file.py:function, async: (task, client)"
+    )
+    at_once: int = Field(
+        default=16, ge=1, le=1024, description="agents of one `agents serve` that live at a time"
+    )
+    sandbox: Literal["none"] = Field(
+        default="none", description="what an agent is locked into; none is said at the start"
+    )
+    retry_exits: tuple[int, ...] = Field(
+        default=(), description="exit codes after which another attempt is made"
+    )
+    environment: dict[str, str] = Field(
+        default_factory=dict, description="of the agent, beside what it always has"
+    )
     reward_from: Literal["recipe", "agent"] = Field(
         default="recipe", description="whose reward counts: task.reward's, or the agent's report"
     )
@@ -128,6 +153,21 @@ class Agent(Table):
     sampling: Literal["recipe", "request"] = Field(
         default="recipe", description="whose temperature, top_p, top_k, min_p and penalty count"
     )
+
+    @property
+    def started_here(self) -> bool:
+        """Whether `agents serve` starts the agents."""
+        return self.kind != "external"
+
+    @model_validator(mode="after")
+    def _kind_has_its_key(self) -> Agent:
+        for key in ("command", "function"):
+            if bool(getattr(self, key)) != (self.kind == key):
+                raise ValueError(
+                    f'kind = "{self.kind}" and {key} = {getattr(self, key)!r}: {key} belongs to '
+                    f'kind = "{key}"'
+                )
+        return self
 
 
 class TaskTable(Table):

@@ -1,0 +1,193 @@
+"""The agent host: takes trajectories, keeps one agent alive for each, and reports their ends.
+
+Invariants
+- At most `at_once` agents of a task live.
+- A trajectory whose engine says that it has ended loses its agent within `HOLD_S` and the time that
+  its keeper needs.
+- A process that an agent left, and that its keeper lost, is ended by the host, which adopts it.
+- A stop ends all agents, and reports their trajectories as ended by infrastructure.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from agents.agent_process import AgentProcess
+from agents.client import ClientSettings
+from agents.engine_link import EngineLink
+from agents.environment import environment
+from agents.errors import StartError
+from agents.outcomes import (
+    STOPPED,
+    Ending,
+    Result,
+    ResultFault,
+    ending_of,
+    read_result,
+)
+from agents.work_folder import result_bytes, work_folder
+from toolwright import wire
+from toolwright.ingress.v1 import ingress_pb2 as pb
+from toolwright.recipe import Agent
+from toolwright.rpc.errors import ServiceError
+
+HOLD_S = 2.0
+"""Interval between the messages that say which agents live, in seconds."""
+LAST_S = 5.0
+"""Longest time for the reports of a stop, in seconds."""
+
+log = structlog.get_logger("agents")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """What an agent of a task is. words: its command line."""
+
+    rules: Agent
+    words: tuple[str, ...]
+
+
+class AgentHost:
+    """Agents of one recipe. `run` until it is cancelled, which ends them."""
+
+    def __init__(
+        self, link: EngineLink, programs: Mapping[str, Program], base: Path, ingress: str
+    ) -> None:
+        """programs: by the task's name. base: for the agents' folders. ingress: URL of the ingress,
+        without a path."""
+        self._link = link
+        self._programs = programs
+        self._base = base
+        self._ingress = ingress
+        self._running = Counter[str]()
+        self._freed = asyncio.Event()
+        self._agents = dict[str, AgentProcess]()
+        """Living agents, by the trajectory's key."""
+        self._over = set[str]()
+        """Keys of trajectories that have ended before their agents."""
+        self._starting = 0
+
+    @property
+    def live(self) -> int:
+        """Number of agents that live."""
+        return len(self._agents)
+
+    async def run(self) -> None:
+        """Raises StartError if the engine refuses this host."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._hold())
+                await self._take(group)
+        except* ServiceError as errors:
+            raise StartError(f"the engine refuses agents serve: {errors.exceptions[0]}") from errors
+
+    async def _take(self, group: asyncio.TaskGroup) -> None:
+        number = 1
+        while True:
+            self._freed.clear()
+            tasks = [
+                name
+                for name, program in self._programs.items()
+                if self._running[name] < program.rules.at_once
+            ]
+            if not tasks:
+                await self._freed.wait()
+                continue
+            taken = await self._link.take(number, tasks)
+            if taken.key:
+                self._running[taken.task.name] += 1
+                group.create_task(self._serve(number, taken))
+                number += 1
+
+    async def _hold(self) -> None:
+        while True:
+            for key in await self._link.hold(list(self._agents)):
+                if (agent := self._agents.get(key)) is not None and key not in self._over:
+                    self._over.add(key)
+                    await agent.end()
+            if not self._starting:
+                _end_adopted({one.pid for one in self._agents.values()})
+            await asyncio.sleep(HOLD_S)
+
+    async def _serve(self, number: int, taken: pb.TakeResponse) -> None:
+        """One trajectory, from its start to its report."""
+        name, key = taken.task.name, taken.key
+        about = log.bind(trajectory=taken.trajectory_id, attempt=taken.attempt)
+        try:
+            ending, result, output = await self._live(number, taken)
+            if key in self._over:
+                about.info("agent_ended", after="its trajectory")
+                return
+            if taken.reward_key and (result.reward is not None or result.parts):
+                await self._link.report(taken.reward_key, result)
+            calls = await self._link.ended(key, ending, result.answer, output)
+            about.info("agent_ended", outcome=ending.outcome, calls=calls, error=ending.error)
+        except ServiceError as error:  # the trajectory has ended meanwhile
+            about.warning("report_refused", error=str(error))
+        except asyncio.CancelledError:
+            with suppress(ServiceError, TimeoutError):
+                async with asyncio.timeout(LAST_S):
+                    await self._link.ended(key, STOPPED, None, "")
+            raise
+        finally:
+            self._over.discard(key)
+            self._running[name] -= 1
+            self._freed.set()
+
+    async def _live(self, number: int, taken: pb.TakeResponse) -> tuple[Ending, Result, str]:
+        """The whole life of an agent: its ending, its result and its output."""
+        program = self._programs[taken.task.name]
+        task = wire.task_from_proto(taken.task)
+        with work_folder(self._base, number, task) as folder:
+            client = ClientSettings.of(self._ingress, taken.key)
+            variables = environment(client, folder, program.rules.environment, os.environ)
+            self._starting += 1
+            try:
+                agent = await AgentProcess.start(program.words, folder, variables)
+                self._agents[taken.key] = agent
+            finally:
+                self._starting -= 1
+            try:
+                code = await agent.wait()
+            except asyncio.CancelledError:
+                await agent.end()
+                raise
+            finally:
+                agent.close()
+                del self._agents[taken.key]
+            output = agent.output.text()
+            ending = ending_of(code, program.rules.retry_exits, agent.output.last_line())
+            try:
+                result = read_result(result_bytes(folder) or b"{}")
+            except ResultFault as fault:
+                return _faulty(ending, fault), Result(), output
+            return ending, result, output
+
+
+def _faulty(ending: Ending, fault: ResultFault) -> Ending:
+    """The ending of an agent whose result file cannot be read."""
+    if ending.outcome != pb.OUTCOME_DONE:
+        return ending
+    return Ending(outcome=pb.OUTCOME_FAILED, error=str(fault))
+
+
+def _end_adopted(own: set[int]) -> None:
+    """Ends processes that this one adopted. own: children that it started."""
+    for task in Path("/proc/self/task").iterdir():
+        with suppress(OSError):
+            children = (task / "children").read_text(encoding="ascii").split()
+            for pid in map(int, children):
+                if pid not in own:
+                    log.info("orphan_ended", pid=pid)
+                    with suppress(OSError):
+                        os.kill(pid, signal.SIGKILL)
+                        os.waitpid(pid, os.WNOHANG)

@@ -1,0 +1,169 @@
+"""`agents serve` as a process beside a real engine and a real ingress."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from engine.core.text.codec import HuggingFaceCodec
+from tests.integration.engine.conftest import MakeWorld
+from tests.support.agents import TEN
+from tests.support.dialogue import by_turn
+from tests.support.hosted_agents import ONE_CALL, TEN_TURNS, hosted, living
+from tests.support.policy import QWEN_TEMPLATE, write_policy
+from tests.support.recipes import ONE, PAIR
+from tests.support.waiting import until
+from toolwright.types import Author, StopReason
+
+pytestmark = pytest.mark.slow
+
+TURN = "<|im_start|>assistant"
+
+
+@pytest.fixture(scope="module")
+def qwen(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    think = ("<think>", "</think>")
+    folder = tmp_path_factory.mktemp("qwen") / "p"
+    return write_policy(folder, template=QWEN_TEMPLATE, special=think)
+
+
+async def test_a_command_plays_ten_turns_with_tools(world: MakeWorld, qwen: Path) -> None:
+    script = by_turn(HuggingFaceCodec(qwen), [TEN[0], *TEN], mark=TURN)
+    here = await world(script=script, policy=qwen, run=ONE)
+    async with hosted(here, {"reward_from": "agent"}, TEN_TURNS) as agents:
+        await agents.host()
+        (group,) = await agents.run.learner.lease(agents.run.version)
+        (trajectory,) = group.members
+    (sequence,) = trajectory.sequences
+    written = [one for one in sequence.segments if one.author is Author.MODEL]
+    assert len(written) == 10
+    assert trajectory.stop_reason is StopReason.ANSWERED
+    assert trajectory.reward == 0.25
+    assert trajectory.metadata["answer"] == "Done."
+    (output,) = [one for one in trajectory.events if one.kind == "agent_output"]
+    assert "ten turns" in output.data["output"]
+
+
+FUNCTION = """
+import asyncio
+from openai import AsyncOpenAI
+
+async def play(task, client):
+    await asyncio.sleep(0)
+    openai = AsyncOpenAI(base_url=client.base_url, api_key=client.api_key)
+    found = await openai.chat.completions.create(model=client.model, messages=task["messages"])
+    return {"answer": found.choices[0].message.content, "parts": {"form": 0.5}}
+"""
+
+
+async def test_a_function_is_called_in_a_process_of_its_own(world: MakeWorld) -> None:
+    here = await world(run=ONE)
+    agent = {"kind": "function", "function": "./agent.py:play", "reward_from": "agent"}
+    async with hosted(here, agent, FUNCTION) as agents:
+        await agents.host()
+        (group,) = await agents.run.learner.lease(agents.run.version)
+        (trajectory,) = group.members
+    assert trajectory.reward == 0.5
+    assert trajectory.metadata["answer"]
+
+
+DAEMON = (
+    ONE_CALL
+    + """
+import subprocess, sys
+code = "import os, signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); os.setsid()"
+code += "; os.fork() and os._exit(0); time.sleep(600)  # DAEMON"
+subprocess.Popen([sys.executable, "-c", code, os.environ["TOOLWRIGHT_MARK"]])
+say("hello")
+sys.exit(3)
+"""
+)
+
+
+async def test_no_process_of_an_agent_outlives_its_trajectory(
+    world: MakeWorld, tmp_path: Path
+) -> None:
+    mark = f"mark-{tmp_path}"
+    here = await world(run=ONE)
+    agent = {"environment": {"TOOLWRIGHT_MARK": mark}}
+    async with hosted(here, agent, DAEMON) as agents:
+        await agents.host()
+        (group,) = await agents.run.learner.lease(agents.run.version)
+        (trajectory,) = group.members
+        await until(lambda: not living(mark), "the end of the agent's processes", seconds=10)
+    assert trajectory.stop_reason is StopReason.ANSWERED
+    (failed,) = [one for one in trajectory.events if one.kind == "agent_failed"]
+    assert failed.data["error"] == "exit code 3"
+
+
+FIRST_FAILS = (
+    ONE_CALL
+    + """
+import pathlib, sys, time
+seen = pathlib.Path(os.environ["TOOLWRIGHT_SEEN"])
+number = len(list(seen.iterdir()))
+(seen / f"{number}-{os.getpid()}").touch()
+if number == 0:
+    sys.exit(1)  # before the first call
+say("hello")
+if number == 1:
+    sys.exit(75)
+"""
+)
+
+
+async def test_infrastructure_failures_get_another_attempt(
+    world: MakeWorld, tmp_path: Path
+) -> None:
+    (tmp_path / "seen").mkdir()
+    here = await world(run=ONE)
+    agent = {"environment": {"TOOLWRIGHT_SEEN": str(tmp_path / "seen")}, "retry_exits": [75]}
+    async with hosted(here, agent, FIRST_FAILS) as agents:
+        await agents.host()
+        (group,) = await agents.run.learner.lease(agents.run.version)
+        (trajectory,) = group.members
+    assert trajectory.attempt == 2
+    assert trajectory.stop_reason is StopReason.ANSWERED
+    assert len(list((tmp_path / "seen").iterdir())) == 3
+
+
+HANGS_ONCE = (
+    ONE_CALL
+    + """
+import pathlib, time
+say("hello")
+print("first call", flush=True)
+once = pathlib.Path(os.environ["TOOLWRIGHT_SEEN"])
+(once / f"{os.getpid()}").touch()
+while not (once / "go").exists():
+    time.sleep(0.05)
+"""
+)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+async def test_agents_of_a_dead_host_start_again(
+    world: MakeWorld, tmp_path: Path, number: int
+) -> None:
+    seen = tmp_path / "seen"
+    seen.mkdir()
+    here = await world(run=PAIR)
+    agent = {"environment": {"TOOLWRIGHT_SEEN": str(seen)}}
+    async with hosted(here, agent, HANGS_ONCE) as agents:
+        first = await agents.host()
+        await until(lambda: len(list(seen.iterdir())) == 2, "two agents")
+        pids = {int(one.name) for one in seen.iterdir()}
+        first.send_signal(number)
+        await first.wait()
+        await until(
+            lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids),
+            "the agents' end",
+            seconds=10,
+        )
+        (seen / "go").touch()
+        await agents.host()
+        (group,) = await agents.run.learner.lease(agents.run.version)
+    assert [one.attempt for one in group.members] == [1, 1]
+    assert {one.stop_reason for one in group.members} == {StopReason.ANSWERED}
