@@ -33,7 +33,7 @@ class AgentProcess:
     async def start(
         cls,
         words: Sequence[str],
-        folder: Path,
+        folder: Path | str,
         environment: Mapping[str, str],
         stdin: int | None = None,
     ) -> AgentProcess:

@@ -15,9 +15,10 @@ import os
 import signal
 from collections import Counter
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import structlog
 
@@ -26,6 +27,9 @@ from agents.client import ClientSettings
 from agents.engine_link import EngineLink
 from agents.environment import environment
 from agents.errors import StartError
+from agents.forwarder import forwarded
+from agents.jail import PORT, Jail, JailStart
+from agents.jail_files import moved
 from agents.outcomes import (
     STOPPED,
     Ending,
@@ -38,7 +42,7 @@ from agents.work_folder import result_bytes, work_folder
 from toolwright import wire
 from toolwright.ingress.v1 import ingress_pb2 as pb
 from toolwright.recipe import Agent
-from toolwright.rpc.errors import ServiceError
+from toolwright.rpc.errors import ServiceError, TransportError
 
 HOLD_S = 2.0
 """Interval between the messages that say which agents live, in seconds."""
@@ -50,10 +54,11 @@ log = structlog.get_logger("agents")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """What an agent of a task is. words: its command line."""
+    """What an agent of a task is. words: its command line. jail: None = it has none."""
 
     rules: Agent
     words: tuple[str, ...]
+    jail: Jail | None = None
 
 
 class AgentHost:
@@ -68,6 +73,7 @@ class AgentHost:
         self._programs = programs
         self._base = base
         self._ingress = ingress
+        self._address = address_of(ingress)
         self._running = Counter[str]()
         self._freed = asyncio.Event()
         self._agents = dict[str, AgentProcess]()
@@ -83,12 +89,15 @@ class AgentHost:
 
     async def run(self) -> None:
         """Raises StartError if the engine refuses this host."""
+        refused: Exception | None = None
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._hold())
+                group.create_task(self._hold(group))
                 await self._take(group)
-        except* ServiceError as errors:
-            raise StartError(f"the engine refuses agents serve: {errors.exceptions[0]}") from errors
+        except* (ServiceError, TransportError) as errors:
+            refused = errors.exceptions[0]
+        if refused is not None:
+            raise StartError(f"the engine refuses agents serve: {refused}")
 
     async def _take(self, group: asyncio.TaskGroup) -> None:
         number = 1
@@ -108,12 +117,12 @@ class AgentHost:
                 group.create_task(self._serve(number, taken))
                 number += 1
 
-    async def _hold(self) -> None:
+    async def _hold(self, group: asyncio.TaskGroup) -> None:
         while True:
             for key in await self._link.hold(list(self._agents)):
                 if (agent := self._agents.get(key)) is not None and key not in self._over:
                     self._over.add(key)
-                    await agent.end()
+                    group.create_task(agent.end())
             if not self._starting:
                 _end_adopted({one.pid for one in self._agents.values()})
             await asyncio.sleep(HOLD_S)
@@ -131,10 +140,10 @@ class AgentHost:
                 await self._link.report(taken.reward_key, result)
             calls = await self._link.ended(key, ending, result.answer, output)
             about.info("agent_ended", outcome=ending.outcome, calls=calls, error=ending.error)
-        except ServiceError as error:  # the trajectory has ended meanwhile
+        except (ServiceError, TransportError) as error:  # the trajectory has ended meanwhile
             about.warning("report_refused", error=str(error))
         except asyncio.CancelledError:
-            with suppress(ServiceError, TimeoutError):
+            with suppress(ServiceError, TransportError, TimeoutError):
                 async with asyncio.timeout(LAST_S):
                     await self._link.ended(key, STOPPED, None, "")
             raise
@@ -147,30 +156,62 @@ class AgentHost:
         """The whole life of an agent: its ending, its result and its output."""
         program = self._programs[taken.task.name]
         task = wire.task_from_proto(taken.task)
-        with work_folder(self._base, number, task) as folder:
-            client = ClientSettings.of(self._ingress, taken.key)
-            variables = environment(client, folder, program.rules.environment, os.environ)
+        try:
+            with work_folder(self._base, number, task) as folder:
+                agent, code = await self._run_agent(program, folder, taken.key)
+                data = result_bytes(folder)
+        except OSError as error:
+            return Ending(outcome=pb.OUTCOME_INFRASTRUCTURE, error=str(error)), Result(), ""
+        output = agent.output.text()
+        ending = ending_of(code, program.rules.retry_exits, agent.output.last_line())
+        try:
+            return ending, read_result(data or b"{}"), output
+        except ResultFault as fault:
+            return _faulty(ending, fault), Result(), output
+
+    async def _run_agent(
+        self, program: Program, folder: Path, key: str
+    ) -> tuple[AgentProcess, int]:
+        """An agent after its end, and its exit code. Raises OSError if it cannot be started."""
+        jail = program.jail
+        root = f"http://127.0.0.1:{PORT}" if jail else self._ingress
+        client = ClientSettings.of(root, key)
+        variables = environment(client, folder, program.rules.environment, os.environ)
+        async with AsyncExitStack() as stack:
             self._starting += 1
             try:
-                agent = await AgentProcess.start(program.words, folder, variables)
-                self._agents[taken.key] = agent
+                if jail is None:
+                    agent = await AgentProcess.start(program.words, folder, variables)
+                else:
+                    words = moved(program.words, jail.folders, folder)
+                    jail.give(folder)
+                    start = stack.enter_context(JailStart(words, folder, variables))
+                    agent = await AgentProcess.start(
+                        jail.words(folder), "/", jail.environment(), start.stdin
+                    )
+                self._agents[key] = agent
             finally:
                 self._starting -= 1
             try:
+                if jail is not None and (listener := await start.listener()) is not None:
+                    await stack.enter_async_context(forwarded(listener, *self._address))
                 code = await agent.wait()
             except asyncio.CancelledError:
                 await agent.end()
                 raise
             finally:
                 agent.close()
-                del self._agents[taken.key]
-            output = agent.output.text()
-            ending = ending_of(code, program.rules.retry_exits, agent.output.last_line())
-            try:
-                result = read_result(result_bytes(folder) or b"{}")
-            except ResultFault as fault:
-                return _faulty(ending, fault), Result(), output
-            return ending, result, output
+                del self._agents[key]
+            own = None if jail is None else start.exit_code()
+            return agent, code if own is None else own
+
+
+def address_of(url: str) -> tuple[str, int]:
+    """Host and port of a URL without a path. Raises StartError."""
+    found = urlsplit(url)
+    if found.scheme != "http" or not found.hostname or found.port is None:
+        raise StartError(f"{url!r}: write the ingress as http://HOST:PORT")
+    return found.hostname, found.port
 
 
 def _faulty(ending: Ending, fault: ResultFault) -> Ending:

@@ -10,6 +10,7 @@ import secrets
 import signal
 import sys
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import structlog
@@ -18,9 +19,12 @@ from agents.config import AgentsTable
 from agents.engine_link import EngineLink
 from agents.errors import StartError
 from agents.host import AgentHost, Program
+from agents.jail import Jail, make_jail
+from agents.selftest import examine
 from agents.work_folder import base_folder
-from toolwright.recipe import INGRESS_ADDRESS, Recipe, task_key
-from toolwright.recipe.agent_program import agent_words, started_agents
+from toolwright.process.own_packages import our_folders
+from toolwright.recipe import INGRESS_ADDRESS, Agent, Recipe, task_key
+from toolwright.recipe.agent_program import agent_folders, agent_words, started_agents
 from toolwright.rpc.auth import tokens_here
 from toolwright.rpc.channel import open_channel
 from toolwright.rpc.options import TOKEN_VARIABLE, may_have_token
@@ -33,8 +37,7 @@ async def serve(recipe: Recipe, table: AgentsTable, *, ingress: str, worker: str
     """Serves until SIGTERM or Ctrl-C. ingress: URL of the ingress; "" = the recipe's. worker: name
     of this host; "" = the machine's. Raises StartError, RecipeError or ListenError."""
     programs = {
-        name: Program(rules=agent, words=agent_words(recipe, name, agent))
-        for name, agent in started_agents(recipe).items()
+        name: _program(recipe, name, agent) for name, agent in started_agents(recipe).items()
     }
     if not programs:
         raise StartError(
@@ -50,7 +53,10 @@ async def serve(recipe: Recipe, table: AgentsTable, *, ingress: str, worker: str
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     engine = recipe.shared.run.engine
     token = os.environ.get(TOKEN_VARIABLE, "") if may_have_token(engine, engine) else ""
-    with base_folder(recipe.run_folder, worker) as base:
+    jails = {program.jail: None for program in programs.values() if program.jail is not None}
+    with base_folder(recipe.run_folder, worker, jails=bool(jails)) as base:
+        for jail in jails:
+            await examine(jail, base, hidden=(recipe.folder, recipe.run_folder, Path.home()))
         server = Server(table.address, tokens=tokens_here())
         await server.start()
         channel = open_channel(engine, token)
@@ -67,6 +73,17 @@ async def serve(recipe: Recipe, table: AgentsTable, *, ingress: str, worker: str
         finally:
             await channel.close()
             await server.stop(0)
+
+
+def _program(recipe: Recipe, name: str, agent: Agent) -> Program:
+    words = agent_words(recipe, name, agent)
+    jail: Jail | None = None
+    if agent.sandbox != "none":
+        folders = [*agent_folders(recipe, agent)]
+        if agent.kind == "function":
+            folders += our_folders()
+        jail = make_jail(agent.sandbox, words[0], folders)
+    return Program(rules=agent, words=words, jail=jail)
 
 
 def ingress_of(recipe: Recipe) -> str:

@@ -27,11 +27,12 @@ _LOCK = "lock"
 
 
 @contextmanager
-def base_folder(run_folder: Path, worker: str) -> Iterator[Path]:
-    """The folder of one host's agents, in the folder for temporary files. Raises StartError if
-    another host has it."""
+def base_folder(run_folder: Path, worker: str, *, jails: bool) -> Iterator[Path]:
+    """The folder of one host's agents, in the folder for temporary files. jails: it is in /tmp,
+    where jails show it. Raises StartError if another host has it."""
     name = blake2b(f"{run_folder}\0{worker}".encode(), digest_size=8).hexdigest()
-    base = Path(tempfile.gettempdir()) / f"toolwright-agents-{os.geteuid()}-{name}"
+    where = Path("/tmp" if jails else tempfile.gettempdir())
+    base = where / f"toolwright-agents-{os.geteuid()}-{name}"
     try:
         base.mkdir(mode=0o711, exist_ok=True)
         status = base.lstat()
@@ -81,7 +82,10 @@ def result_bytes(folder: Path) -> bytes | None:
         file = os.open(folder / RESULT, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None
-    with open(file, "rb") as opened:
+    try:
         if not stat.S_ISREG(os.fstat(file).st_mode):
             return None
-        return opened.read(MOST_RESULT + 1)
+        with open(file, "rb", closefd=False) as opened:
+            return opened.read(MOST_RESULT + 1)
+    finally:
+        os.close(file)

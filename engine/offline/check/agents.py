@@ -11,7 +11,8 @@ from toolwright.recipe.agent_program import agent_words, started_agents
 
 
 def agent_lines(recipe: Recipe) -> Iterator[str]:
-    """A line an agent. Raises RecipeError if its program or a file of it is not there."""
+    """A line an agent. Raises RecipeError if its program, a file of it, a folder or its
+    sandbox is not there."""
     for name, agent in started_agents(recipe).items():
         key, words = f"{task_key(name)}.agent", agent_words(recipe, name, agent)
         if agent.sandbox == "none":

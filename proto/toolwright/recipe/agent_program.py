@@ -26,13 +26,26 @@ def started_agents(recipe: Recipe) -> dict[str, Agent]:
 
 def agent_words(recipe: Recipe, name: str, agent: Agent) -> tuple[str, ...]:
     """The command line of a task's agent. name: the task's. Raises RecipeError if the program, a
-    file of it, or the function's module is not there."""
+    file of it, the function's module, a folder or the sandbox is not there."""
     key = f"{task_key(name)}.agent"
+    if agent.sandbox != "none" and shutil.which(agent.sandbox) is None:
+        raise RecipeError(
+            f'{key}.sandbox = "{agent.sandbox}": {agent.sandbox} is not on PATH; install it, name '
+            'the other one of firejail and bwrap, or "none" for agents that you trust'
+        )
+    for folder in agent_folders(recipe, agent):
+        if not os.path.isdir(folder):
+            raise RecipeError(f"{key}.folders: no folder {folder}")
     if agent.kind == "function":
         return _function_words(recipe, f"{key}.function", agent.function)
     program, *rest = agent.command
     words = [_file_or_word(recipe, f"{key}.command", word) for word in rest]
     return (_program(recipe, f"{key}.command", program), *words)
+
+
+def agent_folders(recipe: Recipe, agent: Agent) -> list[str]:
+    """Folders that the recipe shows to a jailed agent."""
+    return [str(recipe.resolve(folder)) for folder in agent.folders]
 
 
 def _program(recipe: Recipe, key: str, word: str) -> str:
@@ -54,10 +67,11 @@ def _file_or_word(recipe: Recipe, key: str, word: str) -> str:
 
 
 def _function_words(recipe: Recipe, key: str, path: str) -> tuple[str, ...]:
-    where, colon, _name = path.rpartition(":")
+    where, colon, name = path.rpartition(":")
     if not colon:
         raise RecipeError(f"{key} = {path!r}: write module:function or ./file.py:function")
     if where.endswith(".py"):
+        path = f"{recipe.resolve(where)}:{name}"
         if not recipe.resolve(where).is_file():
             raise RecipeError(f"{key}: no file {recipe.resolve(where)}")
     elif importlib.util.find_spec(where.partition(".")[0]) is None:

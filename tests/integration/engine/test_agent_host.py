@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from pathlib import Path
 
@@ -167,3 +168,68 @@ async def test_agents_of_a_dead_host_start_again(
         (group,) = await agents.run.learner.lease(agents.run.version)
     assert [one.attempt for one in group.members] == [1, 1]
     assert {one.stop_reason for one in group.members} == {StopReason.ANSWERED}
+
+
+JAILED = (
+    ONE_CALL
+    + """
+import socket, subprocess, sys, time
+answer = say("hello")
+found = []
+for address in json.loads(os.environ["BAIT"]):
+    try:
+        socket.create_connection(tuple(address), 2).close()
+        found.append(address)
+    except OSError:
+        pass
+for path in json.loads(os.environ["HIDDEN"]):
+    try:
+        found.append([path, os.listdir(path)])
+    except OSError:
+        pass
+reward = urllib.request.Request(os.environ["OPENAI_BASE_URL"] + "/reward", b'{"reward": 1}',
+    {"Authorization": "Bearer " + os.environ["OPENAI_API_KEY"]})
+try:
+    found.append(urllib.request.urlopen(reward).status)
+except urllib.error.HTTPError as error:
+    print("reward", error.code)
+code = "import os, time; os.setsid(); os.fork() and os._exit(0); open('up', 'w'); time.sleep(600)"
+subprocess.Popen([sys.executable, "-c", code, os.environ["MARK"]])
+while not os.path.exists("up"):
+    time.sleep(0.05)
+print("variables", [name for name in os.environ if "REWARD" in name or "TOKEN" in name])
+print("user", os.getuid() != 0)
+with open(os.environ["TOOLWRIGHT_RESULT"], "w") as file:
+    json.dump({"answer": json.dumps(found)}, file)
+sys.exit(4)
+"""
+)
+
+
+@pytest.mark.parametrize("sandbox", ["bwrap", "firejail"])
+async def test_a_jailed_agent_reaches_the_ingress_alone(
+    world: MakeWorld, tmp_path: Path, sandbox: str
+) -> None:
+    here = await world(run=ONE)
+    mark = f"mark-{tmp_path}"
+    engine = here.tables["run"]["engine"].rpartition(":")
+    hidden = [str(tmp_path), "/root", "/work", "/home"]
+    bait = [["127.0.0.1", int(engine[2])], ["1.1.1.1", 53]]
+    variables = {"BAIT": json.dumps(bait), "HIDDEN": json.dumps(hidden), "MARK": mark}
+    agent = {
+        "sandbox": sandbox,
+        "command": ["/usr/bin/python3", "agent.py"],
+        "environment": variables,
+    }
+    async with hosted(here, agent, JAILED) as agents:
+        await agents.host()
+        (group,) = await agents.run.learner.lease(agents.run.version)
+        await until(lambda: not living(mark), "the end of the agent's processes", seconds=10)
+    (trajectory,) = group.members
+    output = "".join(e.data["output"] for e in trajectory.events if e.kind == "agent_output")
+    assert trajectory.stop_reason is StopReason.ANSWERED
+    assert trajectory.metadata["answer"] == "[]", output
+    assert "variables []\nuser True" in output
+    (failed,) = [one for one in trajectory.events if one.kind == "agent_failed"]
+    assert failed.data["error"].startswith("exit code 4")
+    assert len(trajectory.sequences) == 1

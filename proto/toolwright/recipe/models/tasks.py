@@ -132,8 +132,12 @@ class Agent(Table):
     at_once: int = Field(
         default=16, ge=1, le=1024, description="agents of one `agents serve` that live at a time"
     )
-    sandbox: Literal["none"] = Field(
-        default="none", description="what an agent is locked into; none is said at the start"
+    sandbox: Literal["firejail", "bwrap", "none"] = Field(
+        default="firejail",
+        description="jail of an agent, whose network is the ingress; none is said at the start",
+    )
+    folders: tuple[str, ...] = Field(
+        default=(), description="that a jailed agent may read, beside the system's"
     )
     retry_exits: tuple[int, ...] = Field(
         default=(), description="exit codes after which another attempt is made"
