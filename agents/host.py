@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import structlog
@@ -124,7 +125,7 @@ class AgentHost:
                     self._over.add(key)
                     group.create_task(agent.end())
             if not self._starting:
-                _end_adopted({one.pid for one in self._agents.values()})
+                end_adopted({one.pid for one in self._agents.values()})
             await asyncio.sleep(HOLD_S)
 
     async def _serve(self, number: int, taken: pb.TakeResponse) -> None:
@@ -137,11 +138,11 @@ class AgentHost:
                 about.info("agent_ended", after="its trajectory")
                 return
             if taken.reward_key and (result.reward is not None or result.parts):
-                await self._link.report(taken.reward_key, result)
+                await self._report(about, taken.reward_key, result)
             calls = await self._link.ended(key, ending, result.answer, output)
             about.info("agent_ended", outcome=ending.outcome, calls=calls, error=ending.error)
-        except (ServiceError, TransportError) as error:  # the trajectory has ended meanwhile
-            about.warning("report_refused", error=str(error))
+        except (ServiceError, TransportError) as error:
+            about.warning("end_refused", error=str(error))
         except asyncio.CancelledError:
             with suppress(ServiceError, TransportError, TimeoutError):
                 async with asyncio.timeout(LAST_S):
@@ -152,6 +153,12 @@ class AgentHost:
             self._running[name] -= 1
             self._freed.set()
 
+    async def _report(self, about: Any, reward_key: str, result: Result) -> None:
+        try:
+            await self._link.report(reward_key, result)
+        except (ServiceError, TransportError) as error:
+            about.warning("reward_refused", error=str(error))
+
     async def _live(self, number: int, taken: pb.TakeResponse) -> tuple[Ending, Result, str]:
         """The whole life of an agent: its ending, its result and its output."""
         program = self._programs[taken.task.name]
@@ -160,7 +167,7 @@ class AgentHost:
             with work_folder(self._base, number, task) as folder:
                 agent, code = await self._run_agent(program, folder, taken.key)
                 data = result_bytes(folder)
-        except OSError as error:
+        except (OSError, ValueError) as error:  # of the folder, the task or the command
             return Ending(outcome=pb.OUTCOME_INFRASTRUCTURE, error=str(error)), Result(), ""
         output = agent.output.text()
         ending = ending_of(code, program.rules.retry_exits, agent.output.last_line())
@@ -221,7 +228,7 @@ def _faulty(ending: Ending, fault: ResultFault) -> Ending:
     return Ending(outcome=pb.OUTCOME_FAILED, error=str(fault))
 
 
-def _end_adopted(own: set[int]) -> None:
+def end_adopted(own: set[int]) -> None:
     """Ends processes that this one adopted. own: children that it started."""
     for task in Path("/proc/self/task").iterdir():
         with suppress(OSError):

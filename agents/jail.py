@@ -100,8 +100,8 @@ class Jail:
 
 
 def make_jail(kind: str, program: str, folders: Sequence[str]) -> Jail:
-    """kind: firejail or bwrap. program: the agent's, whose own files the jail shows. folders: real
-    paths that it shows as well. Raises StartError."""
+    """kind: firejail or bwrap. program: the agent's. The jail shows the files of its installation,
+    if it lies in a folder `bin`. folders: real paths that it shows as well. Raises StartError."""
     found = shutil.which(kind)
     if found is None:
         raise StartError(f"{kind} is not on PATH: install it, or set task.agent.sandbox")
@@ -113,7 +113,8 @@ def make_jail(kind: str, program: str, folders: Sequence[str]) -> Jail:
             f"the host runs as root, and no account {' or '.join(ACCOUNTS)} exists: "
             f"`useradd --system --no-create-home {ACCOUNTS[0]}` makes one"
         )
-    every = tuple(sorted({*prefixes(program), *folders}))
+    own = prefixes(program) if Path(program).parent.name == "bin" else set()
+    every = tuple(sorted({*own, *folders}))
     for folder in every:
         if fault := folder_fault(folder, account):
             raise StartError(f"task.agent: {fault}")

@@ -13,13 +13,13 @@ def moved(words: Sequence[str], folders: Sequence[str], folder: Path) -> list[st
     words: a file's whole path, or PATH.py:NAME. folders: those that the jail shows. Raises OSError.
     """
     found = list(words)
-    for place, word in enumerate(words[1:], 1):
+    for place, word in enumerate(words):
         file, colon, name = word.rpartition(":")
         path = Path(file if colon and file.endswith(".py") else word)
         if not path.is_absolute() or not path.is_file() or _is_shown(path, folders):
             continue
         copy = folder / path.name
-        shutil.copyfile(path, copy)
+        shutil.copy(path, copy)
         found[place] = f"{copy}:{name}" if str(path) != word else str(copy)
     return found
 

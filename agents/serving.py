@@ -15,6 +15,8 @@ from typing import Any
 
 import structlog
 
+import agents
+import toolwright
 from agents.config import AgentsTable
 from agents.engine_link import EngineLink
 from agents.errors import StartError
@@ -22,7 +24,6 @@ from agents.host import AgentHost, Program
 from agents.jail import Jail, make_jail
 from agents.selftest import examine
 from agents.work_folder import base_folder
-from toolwright.process.own_packages import our_folders
 from toolwright.recipe import INGRESS_ADDRESS, Agent, Recipe, task_key
 from toolwright.recipe.agent_program import agent_folders, agent_words, started_agents
 from toolwright.rpc.auth import tokens_here
@@ -81,7 +82,7 @@ def _program(recipe: Recipe, name: str, agent: Agent) -> Program:
     if agent.sandbox != "none":
         folders = [*agent_folders(recipe, agent)]
         if agent.kind == "function":
-            folders += our_folders()
+            folders += [folder for one in (agents, toolwright) for folder in one.__path__]
         jail = make_jail(agent.sandbox, words[0], folders)
     return Program(rules=agent, words=words, jail=jail)
 

@@ -59,15 +59,15 @@ def say(text):
 
 
 @dataclass(kw_only=True)
-class Hosted:
-    """Engine and ingress run; `host()` starts `agents serve`."""
+class Hosts:
+    """An ingress runs; `start()` starts `agents serve`."""
 
-    run: Running
     recipe: Path
     ingress: str
+    changes: dict[str, Any]
     processes: list[Process] = field(default_factory=list)
 
-    async def host(self, *words: str) -> Process:
+    async def start(self, *words: str) -> Process:
         """`agents serve` on the recipe, after its first line."""
         process = await create_subprocess_exec(
             *(sys.executable, "-m", "agents.cli", "serve", str(self.recipe)),
@@ -82,10 +82,11 @@ class Hosted:
 
 
 @asynccontextmanager
-async def hosted(
+async def agent_hosts(
     here: World, agent: dict[str, Any], script: str, **changes: Any
-) -> AsyncIterator[Hosted]:
-    """A world whose agents are the Python program `script`, unless `agent` says otherwise."""
+) -> AsyncIterator[Hosts]:
+    """Hosts of a world whose agents are the Python program `script`, unless `agent` says otherwise.
+    The engine is started with `changes` of the result."""
     (here.folder / "agent.py").write_text(script, encoding="utf-8")
     table = {"kind": "command", "command": ["python", "agent.py"], "sandbox": "none", **agent}
     if table["kind"] != "command":
@@ -93,12 +94,10 @@ async def hosted(
     changes = merged({"task": {"agent": table}, "engine": {"drain_s": 0.05}}, changes)
     policy = Path(here.tables["policy"]["model"])
     listen = IngressTable(address="127.0.0.1:0")
-    async with (
-        here.engine(**changes) as run,
-        served(partial(ChatTokenizer, policy), listen, engine=here.tables["run"]["engine"]) as http,
-    ):
+    engine = here.tables["run"]["engine"]
+    async with served(partial(ChatTokenizer, policy), listen, engine=engine) as http:
         recipe = write_recipe(here.folder, merged(here.tables, changes))
-        found = Hosted(run=run, recipe=recipe, ingress=f"http://127.0.0.1:{http.port}")
+        found = Hosts(recipe=recipe, ingress=f"http://127.0.0.1:{http.port}", changes=changes)
         try:
             yield found
         finally:
@@ -106,6 +105,23 @@ async def hosted(
                 if process.returncode is None:
                     process.terminate()
                 await process.communicate()
+
+
+@asynccontextmanager
+async def hosted(
+    here: World, agent: dict[str, Any], script: str, **changes: Any
+) -> AsyncIterator[tuple[Running, Hosts]]:
+    """An engine beside these hosts, the first of which is started."""
+    async with (
+        agent_hosts(here, agent, script, **changes) as hosts,
+        here.engine(**hosts.changes) as run,
+    ):
+        await hosts.start()
+        yield run, hosts
+
+
+def is_alive(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
 
 
 def living(word: str) -> list[int]:

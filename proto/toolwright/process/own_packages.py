@@ -19,11 +19,6 @@ _ROOTS = (_PROTO, _PROTO.parent)
 """Folders that hold our packages: one if they are installed, two in a checkout."""
 
 
-def our_folders() -> list[str]:
-    """Folders that hold our packages."""
-    return sorted({str(root) for root in _ROOTS})
-
-
 def in_the_way(package: str) -> str:
     """The file or folder that an import of our package finds instead; "" if it finds ours."""
     if package not in OURS:

@@ -12,7 +12,7 @@ from engine.core.text.codec import HuggingFaceCodec
 from tests.integration.engine.conftest import MakeWorld
 from tests.support.agents import TEN
 from tests.support.dialogue import by_turn
-from tests.support.hosted_agents import ONE_CALL, TEN_TURNS, hosted, living
+from tests.support.hosted_agents import ONE_CALL, TEN_TURNS, agent_hosts, hosted, is_alive, living
 from tests.support.policy import QWEN_TEMPLATE, write_policy
 from tests.support.recipes import ONE, PAIR
 from tests.support.waiting import until
@@ -33,9 +33,8 @@ def qwen(tmp_path_factory: pytest.TempPathFactory) -> Path:
 async def test_a_command_plays_ten_turns_with_tools(world: MakeWorld, qwen: Path) -> None:
     script = by_turn(HuggingFaceCodec(qwen), [TEN[0], *TEN], mark=TURN)
     here = await world(script=script, policy=qwen, run=ONE)
-    async with hosted(here, {"reward_from": "agent"}, TEN_TURNS) as agents:
-        await agents.host()
-        (group,) = await agents.run.learner.lease(agents.run.version)
+    async with hosted(here, {"reward_from": "agent"}, TEN_TURNS) as (run, _):
+        (group,) = await run.learner.lease(run.version)
         (trajectory,) = group.members
     (sequence,) = trajectory.sequences
     written = [one for one in sequence.segments if one.author is Author.MODEL]
@@ -62,9 +61,8 @@ async def play(task, client):
 async def test_a_function_is_called_in_a_process_of_its_own(world: MakeWorld) -> None:
     here = await world(run=ONE)
     agent = {"kind": "function", "function": "./agent.py:play", "reward_from": "agent"}
-    async with hosted(here, agent, FUNCTION) as agents:
-        await agents.host()
-        (group,) = await agents.run.learner.lease(agents.run.version)
+    async with hosted(here, agent, FUNCTION) as (run, _):
+        (group,) = await run.learner.lease(run.version)
         (trajectory,) = group.members
     assert trajectory.reward == 0.5
     assert trajectory.metadata["answer"]
@@ -89,9 +87,8 @@ async def test_no_process_of_an_agent_outlives_its_trajectory(
     mark = f"mark-{tmp_path}"
     here = await world(run=ONE)
     agent = {"environment": {"TOOLWRIGHT_MARK": mark}}
-    async with hosted(here, agent, DAEMON) as agents:
-        await agents.host()
-        (group,) = await agents.run.learner.lease(agents.run.version)
+    async with hosted(here, agent, DAEMON) as (run, _):
+        (group,) = await run.learner.lease(run.version)
         (trajectory,) = group.members
         await until(lambda: not living(mark), "the end of the agent's processes", seconds=10)
     assert trajectory.stop_reason is StopReason.ANSWERED
@@ -121,9 +118,8 @@ async def test_infrastructure_failures_get_another_attempt(
     (tmp_path / "seen").mkdir()
     here = await world(run=ONE)
     agent = {"environment": {"TOOLWRIGHT_SEEN": str(tmp_path / "seen")}, "retry_exits": [75]}
-    async with hosted(here, agent, FIRST_FAILS) as agents:
-        await agents.host()
-        (group,) = await agents.run.learner.lease(agents.run.version)
+    async with hosted(here, agent, FIRST_FAILS) as (run, _):
+        (group,) = await run.learner.lease(run.version)
         (trajectory,) = group.members
     assert trajectory.attempt == 2
     assert trajectory.stop_reason is StopReason.ANSWERED
@@ -152,22 +148,55 @@ async def test_agents_of_a_dead_host_start_again(
     seen.mkdir()
     here = await world(run=PAIR)
     agent = {"environment": {"TOOLWRIGHT_SEEN": str(seen)}}
-    async with hosted(here, agent, HANGS_ONCE) as agents:
-        first = await agents.host()
+    async with hosted(here, agent, HANGS_ONCE) as (run, hosts):
+        (first,) = hosts.processes
         await until(lambda: len(list(seen.iterdir())) == 2, "two agents")
         pids = {int(one.name) for one in seen.iterdir()}
         first.send_signal(number)
         await first.wait()
         await until(
-            lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids),
+            lambda: not any(map(is_alive, pids)),
             "the agents' end",
             seconds=10,
         )
         (seen / "go").touch()
-        await agents.host()
-        (group,) = await agents.run.learner.lease(agents.run.version)
+        await hosts.start()
+        (group,) = await run.learner.lease(run.version)
     assert [one.attempt for one in group.members] == [1, 1]
     assert {one.stop_reason for one in group.members} == {StopReason.ANSWERED}
+
+
+async def test_agents_outlive_their_engine(world: MakeWorld, tmp_path: Path) -> None:
+    seen = tmp_path / "seen"
+    seen.mkdir()
+    here = await world(run=PAIR)
+    agent = {"environment": {"TOOLWRIGHT_SEEN": str(seen)}, "at_once": 1}
+    async with agent_hosts(here, agent, HANGS_ONCE) as hosts:
+        async with here.engine(**hosts.changes):
+            await hosts.start()
+            await until(lambda: len(list(seen.iterdir())) == 1, "the first agent")
+        (pid,) = (int(one.name) for one in seen.iterdir())
+        async with here.engine(**hosts.changes) as run:
+            assert is_alive(pid)
+            (seen / "go").touch()
+            (group,) = await run.learner.lease(run.version)
+    assert [one.attempt for one in group.members] == [0, 0]
+    assert {one.stop_reason for one in group.members} == {StopReason.ANSWERED}
+    assert len(list(seen.iterdir())) == 3  # the first agent, the second, and "go"
+
+
+async def test_an_agent_is_ended_at_the_time_limit(world: MakeWorld, tmp_path: Path) -> None:
+    seen = tmp_path / "seen"
+    seen.mkdir()
+    here = await world(run=ONE, task={"limits": {"seconds": 3.0}})
+    agent = {"environment": {"TOOLWRIGHT_SEEN": str(seen)}}
+    async with hosted(here, agent, HANGS_ONCE) as (run, _):
+        (group,) = await run.learner.lease(run.version)
+        (pid,) = (int(one.name) for one in seen.iterdir())
+        await until(lambda: not is_alive(pid), "the agent's end", seconds=10)
+    (trajectory,) = group.members
+    assert trajectory.stop_reason is StopReason.TRAJECTORY_TIMEOUT
+    assert len(trajectory.sequences) == 1
 
 
 JAILED = (
@@ -221,9 +250,8 @@ async def test_a_jailed_agent_reaches_the_ingress_alone(
         "command": ["/usr/bin/python3", "agent.py"],
         "environment": variables,
     }
-    async with hosted(here, agent, JAILED) as agents:
-        await agents.host()
-        (group,) = await agents.run.learner.lease(agents.run.version)
+    async with hosted(here, agent, JAILED) as (run, _):
+        (group,) = await run.learner.lease(run.version)
         await until(lambda: not living(mark), "the end of the agent's processes", seconds=10)
     (trajectory,) = group.members
     output = "".join(e.data["output"] for e in trajectory.events if e.kind == "agent_output")

@@ -297,6 +297,8 @@ def test_agents_that_the_recipe_starts_need_no_table(tmp_path: Path) -> None:
     addresses = settle(setup.recipe, setup.table, lambda: next(ports))
     names = [one.name for one in addresses.services]
     assert names[:2] == ["ingress", "agents"]
+    command = Commands(setup).service(addresses.services[1])
+    assert command.argv[command.argv.index("-m") + 1 :][:2] == ("agents.cli", "serve")
 
 
 def test_whatever_names_what_is_made_moves_with_the_folder(tmp_path: Path) -> None:
