@@ -3,7 +3,7 @@
     task   engine ── Take ──> host ── starts ──> keeper ──> agent ── HTTP ──> ingress
     end    engine <── Report, Ended ── host <── exit, result file ── agent
 
-`outcomes`, `environment` and `output` are pure. `keeper` is a process of its own.
+`outcomes`, `environment` and `process.output` are pure. `process.keeper` is a process of its own.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ class ClientSettings:
     """How an agent reaches the policy. `kind = "function"` gets it as its second argument."""
 
     base_url: str
-    """Of OpenAI's clients; ends with /v1."""
+    """URL for OpenAI's clients; ends with /v1."""
     anthropic_base_url: str
     api_key: str
     model: str = POLICY

@@ -23,14 +23,13 @@ from urllib.parse import urlsplit
 
 import structlog
 
-from agents.agent_process import AgentProcess
 from agents.client import ClientSettings
 from agents.engine_link import EngineLink
 from agents.environment import environment
 from agents.errors import StartError
-from agents.forwarder import forwarded
-from agents.jail import PORT, Jail, JailStart
-from agents.jail_files import moved
+from agents.jail.forwarder import forwarded
+from agents.jail.jail import PORT, Jail, JailStart
+from agents.jail.named_files import moved
 from agents.outcomes import (
     STOPPED,
     Ending,
@@ -39,6 +38,7 @@ from agents.outcomes import (
     ending_of,
     read_result,
 )
+from agents.process.agent_process import AgentProcess
 from agents.work_folder import result_bytes, work_folder
 from toolwright import wire
 from toolwright.ingress.v1 import ingress_pb2 as pb

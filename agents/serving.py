@@ -21,8 +21,8 @@ from agents.config import AgentsTable
 from agents.engine_link import EngineLink
 from agents.errors import StartError
 from agents.host import AgentHost, Program
-from agents.jail import Jail, make_jail
-from agents.selftest import examine
+from agents.jail.jail import Jail, make_jail
+from agents.jail.selftest import examine
 from agents.work_folder import base_folder
 from toolwright.recipe import INGRESS_ADDRESS, Agent, Recipe, task_key
 from toolwright.recipe.agent_program import agent_folders, agent_words, started_agents

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from agents.agent_process import AgentProcess
 from agents.host import end_adopted
+from agents.process.agent_process import AgentProcess
 from tests.support.hosted_agents import living
 from tests.support.waiting import until
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from agents import jail, selftest
 from agents.errors import StartError
 from agents.host import address_of
-from agents.jail import Jail
-from agents.jail_files import moved
+from agents.jail import jail, selftest
+from agents.jail.jail import Jail
+from agents.jail.named_files import moved
 from agents.work_folder import base_folder, result_bytes
 from toolwright.jail.view import own_account
 

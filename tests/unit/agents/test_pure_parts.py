@@ -10,7 +10,7 @@ from agents.call import result_of
 from agents.client import ClientSettings
 from agents.environment import environment, task_data
 from agents.outcomes import MOST_RESULT, Result, ResultFault, ending_of, read_result
-from agents.output import BoundedOutput
+from agents.process.output import BoundedOutput
 from toolwright.ingress.v1 import ingress_pb2 as pb
 from toolwright.types import Task
 

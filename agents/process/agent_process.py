@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from agents import keeper
-from agents.output import BoundedOutput
+from agents.process import keeper
+from agents.process.output import BoundedOutput
 
 LOST_S = keeper.GRACE_S + keeper.LEAVES_S + 1.0
 """Longest time that a keeper gets to end its agent, in seconds."""

@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from agents.agent_process import AgentProcess
 from agents.errors import StartError
-from agents.jail import PORT, PYTHON, Jail, JailStart
+from agents.jail.jail import PORT, PYTHON, Jail, JailStart
+from agents.process.agent_process import AgentProcess
 
 _PROBE = """
 import json, os, socket, sys
