@@ -12,6 +12,7 @@ from agents.config import AgentsTable
 from agents.errors import StartError
 from toolwright.process import loop
 from toolwright.process.command_line import command_line, start
+from toolwright.process.stderr_log import log_to_stderr
 from toolwright.recipe import RecipeError, load_recipe
 from toolwright.rpc.errors import ListenError
 
@@ -44,7 +45,6 @@ def serve(
     """
     try:
         read = load_recipe(recipe, set_ or ())
-        from agents.serving import log_to_stderr
         from agents.serving import serve as serve_agents
 
         log_to_stderr()

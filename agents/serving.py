@@ -8,12 +8,8 @@ import os
 import platform
 import secrets
 import signal
-import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
-
-import structlog
 
 import agents
 import toolwright
@@ -100,20 +96,3 @@ def _in_words(name: str, program: Program) -> str:
     if rules.sandbox == "none":
         text += ": an agent may do what this account may, and reach any network"
     return text
-
-
-def log_to_stderr() -> None:
-    """Logs as JSON, or for people on a terminal."""
-    renderer: Any = structlog.processors.JSONRenderer()
-    if sys.stderr.isatty():
-        renderer = structlog.dev.ConsoleRenderer()
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso"),
-            structlog.processors.format_exc_info,
-            renderer,
-        ],
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-        cache_logger_on_first_use=True,
-    )
