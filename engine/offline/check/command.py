@@ -213,8 +213,10 @@ async def _training_source(
 
 
 def _gives_metadata(recipe: Recipe) -> bool:
-    """Whether tool services get the metadata of tasks."""
-    return bool(recipe.shared.used_tools)
+    """Whether tool services or outside agents get the metadata of tasks."""
+    return bool(recipe.shared.used_tools) or any(
+        task.agent for task in recipe.shared.each_task.values()
+    )
 
 
 def _row_lines(name: str, source: TaskSource, *, gives_metadata: bool) -> Iterator[str]:
