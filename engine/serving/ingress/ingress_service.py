@@ -116,18 +116,21 @@ class IngressServicer(ingress_pb2_grpc.IngressServiceServicer):
         if request.outcome not in _ENDS:
             raise _unfit("outcome is not set", "outcome")
         attempt = await self._found(request.key, KeyUse.CALLS, KeyUse.REWARD)
-        if attempt is None:  # it has ended before
-            return pb.EndedResponse()
-        calls = len(attempt.forest.accepted)
-        failed = request.outcome == pb.OUTCOME_INFRASTRUCTURE
-        attempt.end(
-            AgentEnd(
+        calls = 0  # it has ended before
+        if attempt is not None:
+            calls = len(attempt.forest.accepted)
+            failed = request.outcome == pb.OUTCOME_INFRASTRUCTURE
+            end = AgentEnd(
                 reason=_ENDS[request.outcome],
                 error="" if failed else request.error,
                 answer=request.answer if request.HasField("answer") else None,
                 failure=(request.error or "infrastructure ended the agent") if failed else "",
             )
-        )
+            try:
+                await attempt.end(end)
+            except CallRefused as error:
+                raise ServiceError(_REASONS[error.refusal], str(error)) from error
+        await self._agents.durable()
         return pb.EndedResponse(calls=calls)
 
     async def _generate(

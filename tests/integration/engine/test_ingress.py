@@ -296,3 +296,60 @@ async def test_a_reply_waits_for_the_disk(world: MakeWorld) -> None:
         await talk
         agents.durable = durable
         await client.end(taken.key)
+
+
+async def test_an_end_is_answered_once_the_disk_has_it(world: MakeWorld) -> None:
+    here = await world()
+    async with served(here) as (run, client):
+        taken = await client.take()
+        await client.talk(taken.key, ["q"])
+        agents: Any = run.engine._agents
+        written, durable = asyncio.Event(), agents.durable
+        agents.durable = written.wait
+        (attempt,) = agents._live.values()
+        ends = [asyncio.create_task(client.end(taken.key, answer="42")) for _ in range(2)]
+        await until(lambda: attempt.log.state.ended is not None, "the end in the log")
+        await holds_for(0.1, lambda: not any(end.done() for end in ends), "no response")
+        agents.durable = durable
+        written.set()
+        await asyncio.gather(*ends)
+        assert (await leased(run)).metadata["answer"] == "42"
+
+
+async def test_calls_that_wait_for_their_prompts_count_as_completions(
+    world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engine.core.rollout.outside_attempt.MOST_CALLS", 5)
+    here = await world()
+    async with served(here) as (_run, client):
+        taken = await client.take()
+        first = await client.ask(taken.key, ["a"], n=3)
+        await first.read()
+        second = await client.ask(taken.key, ["b"], n=3)
+        with pytest.raises(ServiceError) as refused:
+            await second.read()
+        assert refused.value.reason == reasons.ERROR_REASON_TOO_MANY_CALLS
+        first.stream.cancel()
+        await client.end(taken.key)
+
+
+async def test_a_report_that_no_score_can_be_is_refused(world: MakeWorld) -> None:
+    here = await world()
+    async with served(here, task=REPORTS) as (run, client):
+        taken = await client.take()
+        await client.talk(taken.key, ["q"])
+
+        async def refused(**fields: Any) -> None:
+            with pytest.raises(ServiceError) as error:
+                await client.report(taken.reward_key, **fields)
+            assert error.value.reason == reasons.ERROR_REASON_INVALID_REQUEST
+
+        await client.report(taken.reward_key, reward=0.5)
+        await refused(reward=float("nan"))
+        await refused(parts=[trajectory_pb2.RewardPart(name="a", value=float("inf"))])
+        await refused(parts=[trajectory_pb2.RewardPart(name="a", value=1.0, turn=1)])
+        many = [trajectory_pb2.RewardPart(name=str(number), value=0.0) for number in range(1025)]
+        await refused(parts=many)
+        await client.end(taken.key)
+        trajectory = await leased(run)
+    assert (trajectory.reward, trajectory.masked) == (0.5, False)
