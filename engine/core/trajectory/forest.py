@@ -18,7 +18,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as replace_fields
-from operator import itemgetter
 
 import msgspec
 from msgspec.structs import replace
@@ -191,30 +190,35 @@ class Forest(msgspec.Struct, frozen=True, kw_only=True):
         message that differs there from its completion does not match it.
         """
         held = {digest: number for number, digest in enumerate(digests, 1)}
-        found = [
-            (node.asked.messages, turn, node)
-            for turn, node in enumerate(self.turns)
-            if node.asked.root == root and held.get(node.digest) == node.asked.messages + 1
-        ]
-        for messages, _turn, node in sorted(found, reverse=True, key=itemgetter(0, 1)):
-            if all(
-                reasoning.get(one.asked.messages, one.reasoning) == one.reasoning
-                for one in self._above(node)
-            ):
-                return Match(node=node, messages=messages + 1)
-        return None
+        agrees = dict[int, bool]()
+        best: Match | None = None
+        for node in self.turns:
+            asked, messages = node.asked, node.asked.messages + 1
+            fits = asked.parent is None or agrees[asked.parent]
+            # A parent whose end was cut off may have another message than the request.
+            if found := asked.root == root and held.get(node.digest) == messages:
+                fits &= reasoning.get(asked.messages, node.reasoning) == node.reasoning
+            agrees[node.number] = fits
+            if found and fits and (best is None or messages >= best.messages):
+                best = Match(node=node, messages=messages)
+        return best
 
     def longest_prefix(self, root: bytes, token_ids: Ids) -> tuple[Node, int] | None:
         """The accepted node under `root` whose ids share most with `token_ids`, the latest of equal
         ones, and the number of shared ids; None if no id is shared."""
         best: tuple[Node, int] | None = None
-        for path in self._joined_nodes():
-            if path.nodes[0].asked.root != root:
+        alike = dict[int, int]()
+        for node in self.turns:
+            asked, acted = node.asked, node.acted
+            if asked.root != root or acted is None:
                 continue
-            shared = common_prefix(self.ids(path.nodes[-1].number), token_ids)
-            holds = next(node for node in path.nodes if node.end >= shared)
-            if shared and (best is None or shared >= best[1]):
-                best = holds, shared
+            shared = 0 if asked.parent is None else min(asked.shared, alike[asked.parent])
+            for own, begin in ((asked.token_ids, asked.shared), (acted.token_ids, node.start)):
+                if shared == begin:
+                    shared += common_prefix(own, token_ids[begin : begin + len(own)])
+            alike[node.number] = shared
+            if shared > asked.shared and (best is None or shared >= best[1]):
+                best = node, shared
         return best
 
     def prompt_ids(self, number: int) -> Ids:
@@ -230,7 +234,7 @@ class Forest(msgspec.Struct, frozen=True, kw_only=True):
             left = min(left, shared)
         found = ids()
         for piece in reversed(pieces):
-            found = found + piece
+            found.extend(piece)
         return found
 
     def ids(self, number: int) -> Ids:
@@ -346,13 +350,6 @@ class Forest(msgspec.Struct, frozen=True, kw_only=True):
             finish=acted.finish,
             trainable=trainable,
         ).segments
-
-    def _above(self, node: Node) -> Iterator[Node]:
-        """A node and the nodes that its call goes on from, up to the root."""
-        yield node
-        while node.asked.parent is not None:
-            node = self.node(node.asked.parent)
-            yield node
 
     def _open(self, number: int | None) -> Node:
         node = self.node(number)
