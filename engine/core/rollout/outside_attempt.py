@@ -15,7 +15,7 @@ import asyncio
 import json
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -238,8 +238,9 @@ class OutsideAttempt:
                 f"{self._limits.model}",
             )
         sampling = self._sampling(request.sampling)
+        above = {node.turn for node in self.forest.above(parent)} if prompt.results else set()
         for given_id, text in prompt.results:
-            self._answer(given_id, text)
+            self._answer(given_id, text, above)
         number = len(self.forest.nodes)
         self.log.append(
             Asked(
@@ -326,16 +327,18 @@ class OutsideAttempt:
         if read.invalid_reason:
             self.log.append(Answered(call_id=call_id, outcome=refused(read.invalid_reason)))
 
-    def _answer(self, given_id: str, text: str) -> None:
-        """Logs a tool's result, the first time that it comes back."""
-        for called in self.log.state.open_calls:
-            if called.given_id == given_id:
-                kept = text[:MOST_RESULT]
-                outcome = CallOutcome(observation=kept, valid=True, truncated=kept != text)
-                self.log.append(
-                    Answered(call_id=called.call_id, outcome=outcome, result_ns=time.monotonic_ns())
-                )
-                return
+    def _answer(self, given_id: str, text: str, above: Set[int | None]) -> None:
+        """Logs a tool's result, the first time that it comes back. Samples of one request have the
+        same ids of calls. above: turns whose calls come first; else the newest call counts."""
+        found = [one for one in self.log.state.open_calls if one.given_id == given_id]
+        if not found:
+            return
+        called = next((one for one in found if one.turn in above), found[-1])
+        kept = text[:MOST_RESULT]
+        outcome = CallOutcome(observation=kept, valid=True, truncated=kept != text)
+        self.log.append(
+            Answered(call_id=called.call_id, outcome=outcome, result_ns=time.monotonic_ns())
+        )
 
     def _sampling(self, wanted: SamplingParams) -> SamplingParams:
         own = self.assignment.sampling

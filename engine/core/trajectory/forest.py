@@ -221,6 +221,13 @@ class Forest(msgspec.Struct, frozen=True, kw_only=True):
                 best = node, shared
         return best
 
+    def above(self, number: int | None) -> Iterator[Node]:
+        """The completion that a call goes on from, and those above it up to the root."""
+        while number is not None:
+            node = self.node(number)
+            yield node
+            number = node.asked.parent
+
     def prompt_ids(self, number: int) -> Ids:
         """[start] int32, the ids before a completion. Raises ValueError for an unknown number."""
         node = self.node(number)

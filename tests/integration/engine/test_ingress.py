@@ -75,6 +75,24 @@ async def test_a_conversation_with_a_tool_becomes_one_sequence(world: MakeWorld)
     assert (call.tool, call.turn, call.outcome.observation) == ("python", 0, "2")
 
 
+async def test_a_result_answers_the_call_of_its_own_sample(
+    world: MakeWorld, codec: HuggingFaceCodec
+) -> None:
+    here = await world(script=by_turn(codec, ["one<|im_end|>", "two<|im_end|>"]))
+    async with served(here) as (run, client):
+        taken = await client.take()
+        read = pb.ReadCall(id="call_7", name="python", arguments="{}")
+        await client.talk(taken.key, ["q"], read)
+        talk = await client.talk(taken.key, ["q"], read)  # an unmarked retry: another sample
+        third = await client.ask(taken.key, [*talk, "2"])
+        await third.prompt(results=[pb.ReadResult(id="call_7", text="2")])
+        await third.completions()
+        await third.reply()
+        await client.end(taken.key)
+        trajectory = await leased(run)
+    assert [(call.turn, call.outcome.observation) for call in trajectory.calls] == [(1, "2")]
+
+
 async def test_a_streamed_reply_is_what_the_record_holds(world: MakeWorld) -> None:
     here = await world(timing=Timing(tokens_per_second=50))
     async with served(here) as (run, client):
