@@ -245,6 +245,15 @@ async def test_refusals_name_their_reason(world: MakeWorld) -> None:
 
         assert await reason(["q"], "a b " * 300) == reasons.ERROR_REASON_CONTEXT_FULL
         assert await reason(["q"], key="tw-x.y") == reasons.ERROR_REASON_SESSION_NOT_FOUND
+        for token, author in ((-1, 1), (1 << 30, 1), (0, 2), (0, 99)):
+            talk = await client.ask(taken.key, ["q"])
+            await talk.read()
+            runs = [pb.AuthorRun(author=author, count=1)]  # type: ignore[arg-type]
+            fresh = pb.Ids(token_ids=wire.pack([token], "i"), token_count=1, authors=runs)
+            await talk.stream.write(pb.GenerateRequest(prompt=pb.Prompt(fresh=fresh)))
+            with pytest.raises(ServiceError) as refused:
+                await talk.read()
+            assert refused.value.reason == reasons.ERROR_REASON_INVALID_REQUEST
         assert await reason(["q"], n=17) == reasons.ERROR_REASON_INVALID_REQUEST
         assert await reason(["q"], request_digest=b"short") == reasons.ERROR_REASON_INVALID_REQUEST
         await client.talk(taken.key, ["q"])
