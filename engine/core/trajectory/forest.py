@@ -4,8 +4,8 @@ A completion is a node. It is open until `Replied` accepts it, and `Dropped` rem
 call goes on from an accepted node, or begins a new root.
 
 Invariants
-- The ids of a prompt are the parent's first `shared` ids and the call's own: what the sampler read
-  is the record's prefix, whatever other calls did meanwhile.
+- The ids of a prompt are the parent's first `shared` ids and the call's own. So the sampler read a
+  prefix of the record, whatever other calls did meanwhile.
 - Sequences are derived. The first call that continues a node at its end continues its sequence.
   Every other call opens a sequence, in which the shared tokens are not trainable. So an accepted
   completion is trainable in one sequence at most.
@@ -204,8 +204,8 @@ class Forest(msgspec.Struct, frozen=True, kw_only=True):
         return best
 
     def longest_prefix(self, root: bytes, token_ids: Ids) -> tuple[Node, int] | None:
-        """The accepted node under `root` whose ids share most with `token_ids`, the latest of equal
-        ones, and the number of shared ids; None if no id is shared."""
+        """The accepted node under `root` whose ids share most with `token_ids`, and the number of
+        shared ids. Of equal nodes it is the latest; None if no id is shared."""
         best: tuple[Node, int] | None = None
         alike = dict[int, int]()
         for node in self.turns:
@@ -250,8 +250,8 @@ class Forest(msgspec.Struct, frozen=True, kw_only=True):
         return prompt + node.acted.token_ids if node.acted is not None else prompt
 
     def superseded(self) -> set[int]:
-        """Accepted completions whose place another sample of the same request took: no call goes
-        on from them, and one goes on from the other, or the other call is a later one."""
+        """Accepted completions that another sample of the same request replaced. No call goes on
+        from them: one goes on from the other sample, or the other sample is of a later call."""
         gone_on = {
             one.asked.parent
             for one in self.turns

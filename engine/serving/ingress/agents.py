@@ -1,4 +1,4 @@
-"""Outside attempts of this engine: those that wait for an agent, and those that one works on.
+"""Outside attempts of this engine: those that wait for an agent, and those in progress.
 
 Invariants
 - An attempt is handed out once. A repeated request of a worker gets the attempt that it got.

@@ -32,7 +32,7 @@ LONGEST_TAKE_WAIT = 60.0
 """Longest wait of a Take for a trajectory, in seconds; the worker repeats it."""
 MOST_STOPS = 32
 RETRY_S = 1.0
-"""Time after which a request whose attempt did not go on yet may be repeated, in seconds."""
+"""Pause before a request is repeated because its attempt does not go on yet, in seconds."""
 
 Context = Any
 """grpc.aio.ServicerContext; the library is untyped."""
