@@ -68,6 +68,8 @@ MOST_AT_ONCE = 16
 MOST_CHOICES = 16
 MOST_PARTS = 1024
 """Parts of a reward, over all reports."""
+MOST_NAME = 256
+"""Characters of a part's name."""
 MOST_RESULT = 1 << 16
 """Characters of a tool's result that the record keeps."""
 MOST_ERROR = 500
@@ -167,7 +169,7 @@ class OutsideAttempt:
     def report(self, reward: float | None, parts: Sequence[RewardPart], number: int | None) -> None:
         """Takes a reward. number: completion that parts without a turn belong to, or None. Raises
         CallRefused after the end, for a number that is not finite, for an unknown completion or
-        turn, and beyond `MOST_PARTS` parts."""
+        turn, and beyond `MOST_PARTS` and `MOST_NAME`."""
         self._refuse_over()
         if not all(map(math.isfinite, (reward or 0.0, *(part.value for part in parts)))):
             raise CallRefused(Refusal.UNFIT, "a reward and its parts are finite numbers")
@@ -183,8 +185,11 @@ class OutsideAttempt:
                     Refusal.UNFIT, f"turn {part.turn} of a part; the trajectory has {turns} turns"
                 )
         named = {(part.name, part.turn) for part in (*(earlier.parts if earlier else ()), *parts)}
-        if len(named) > MOST_PARTS:
-            raise CallRefused(Refusal.UNFIT, f"a reward has at most {MOST_PARTS} parts")
+        if len(named) > MOST_PARTS or any(len(part.name) > MOST_NAME for part in parts):
+            raise CallRefused(
+                Refusal.UNFIT,
+                f"a reward has at most {MOST_PARTS} parts, with names of {MOST_NAME} characters",
+            )
         self.log.append(Rewarded(reward=reward, parts=tuple(parts)))
 
     def known(self, request: bytes) -> int | None:

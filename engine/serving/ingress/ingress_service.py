@@ -31,6 +31,8 @@ from toolwright.types import Author, Floats, Ids, RewardPart, StopReason
 LONGEST_TAKE_WAIT = 60.0
 """Longest wait of a Take for a trajectory, in seconds; the worker repeats it."""
 MOST_STOPS = 32
+MOST_ANSWER = 1 << 20
+"""Characters of an agent's answer."""
 RETRY_S = 1.0
 """Pause before a request is repeated because its attempt does not go on yet, in seconds."""
 
@@ -116,6 +118,8 @@ class IngressServicer(ingress_pb2_grpc.IngressServiceServicer):
     async def Ended(self, request: pb.EndedRequest, context: Context) -> pb.EndedResponse:
         if request.outcome not in _ENDS:
             raise _unfit("outcome is not set", "outcome")
+        if len(request.answer) > MOST_ANSWER:
+            raise _unfit(f"an answer has at most {MOST_ANSWER:,} characters", "answer")
         attempt = await self._found(request.key, KeyUse.CALLS, KeyUse.REWARD)
         calls = 0  # it has ended before
         if attempt is not None:

@@ -360,7 +360,7 @@ async def test_calls_that_wait_for_their_prompts_count_as_completions(
         await client.end(taken.key)
 
 
-async def test_a_report_that_no_score_can_be_is_refused(world: MakeWorld) -> None:
+async def test_a_report_that_cannot_be_a_score_is_refused(world: MakeWorld) -> None:
     here = await world()
     async with served(here, task=REPORTS) as (run, client):
         taken = await client.take()
@@ -377,6 +377,10 @@ async def test_a_report_that_no_score_can_be_is_refused(world: MakeWorld) -> Non
         await refused(parts=[trajectory_pb2.RewardPart(name="a", value=1.0, turn=1)])
         many = [trajectory_pb2.RewardPart(name=str(number), value=0.0) for number in range(1025)]
         await refused(parts=many)
+        await refused(parts=[trajectory_pb2.RewardPart(name="n" * 257, value=0.0)])
+        with pytest.raises(ServiceError) as long:
+            await client.end(taken.key, answer="a" * ((1 << 20) + 1))
+        assert long.value.reason == reasons.ERROR_REASON_INVALID_REQUEST
         await client.end(taken.key)
         trajectory = await leased(run)
     assert (trajectory.reward, trajectory.masked) == (0.5, False)
