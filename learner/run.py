@@ -162,8 +162,10 @@ def run(recipe: Recipe, stop: Stop | None = None) -> Path:
             except EngineError as error:
                 if stop.requested is None:
                     raise
-                with contextlib.suppress(EngineError):
-                    finish_save(state)
+                if state.saving is not None:
+                    # Not `finish_save`: the other ranks wait for what the engine did not answer.
+                    checkpoints.wait()
+                    state.saved = state.saving.step
                 raise stop.error(max(state.saved, 0), f" ({error})") from error
             if stopped:
                 raise stop.error(state.version.step)

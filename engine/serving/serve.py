@@ -417,7 +417,8 @@ class Engine:
     def _register_ingress(self, server: object) -> None:
         if self._agents is None:
             raise ValueError("no task of this engine has outside agents")
-        servicer = IngressServicer(self._agents, self._core.codec)
+        codec = self._core.codec
+        servicer = IngressServicer(self._agents, codec, codec.vocab_size)
         ingress_pb2_grpc.add_IngressServiceServicer_to_server(servicer, server)
 
     def rollout_servicer(self) -> RolloutServicer:

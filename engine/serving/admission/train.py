@@ -107,10 +107,10 @@ class TrainLane:
         return self._journal.counts
 
     @property
-    def earlier_outside(self) -> list[str]:
+    def earlier_outside(self) -> list[AttemptLog]:
         """Attempts of outside agents, from an earlier life, that will go on."""
-        states = ((one.attempt, one.state) for one in self._earlier.values())
-        return [name for name, state in states if state.forest is not None and not state.ended]
+        logs = self._earlier.values()
+        return [log for log in logs if log.state.forest is not None and log.state.ended is None]
 
     @property
     def running(self) -> int:
