@@ -18,7 +18,6 @@ from toolwright.types import (
     CallRecord,
     Group,
     Status,
-    ToolErrorKind,
     Trajectory,
     WeightVersion,
 )
@@ -39,8 +38,6 @@ REWARD_FAILED, CUT, FORKED = "reward_failed", "observation_truncated", "sequence
 """Kinds of the engine's events."""
 MOST_CAUSES = 8
 """Largest number of causes of forks with a metric of their own."""
-_POLICY_ERRORS = (ToolErrorKind.INVALID_ACTION, ToolErrorKind.UNKNOWN_TOOL)
-_NO_FAILURE = (ToolErrorKind.NONE, ToolErrorKind.CANCELLED)
 
 
 class MetricsLog:
@@ -312,12 +309,11 @@ def call_stats(calls: Sequence[CallRecord]) -> dict[str, Any]:
     """
     if not calls:
         return {}
-    wrong = [call for call in calls if call.outcome.error in _POLICY_ERRORS]
-    reached = [call for call in calls if call.outcome.error not in _POLICY_ERRORS]
-    failed = [call for call in reached if call.outcome.error not in _NO_FAILURE]
+    reached = [call for call in calls if not call.outcome.malformed]
+    failed = [call for call in calls if call.outcome.failed]
     out: dict[str, Any] = {
         "call_failed_fraction": len(failed) / len(calls),
-        "call_invalid_fraction": len(wrong) / len(calls),
+        "call_invalid_fraction": (len(calls) - len(reached)) / len(calls),
     }
     failures = Counter(call.tool for call in failed)
     for tool, count in Counter(call.tool for call in reached).most_common(MOST_TOOLS):
