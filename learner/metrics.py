@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from toolwright.credit.signal import varies
+from toolwright.reward_figures import DEVIATION, MEASURED, METRIC
 from toolwright.types import (
     CallRecord,
     Group,
@@ -27,13 +28,8 @@ LONGEST_LINE = 1 << 20
 LARGEST_FIGURE = 1e300
 MOST_TOOLS = 16
 """Largest number of tools with metrics of their own. A session may bring any number of tools."""
-MEASURED = "measured"
-"""Kind of events in which a reward function or a group hook states figures by name. They are for
-this log alone and do not change the reward."""
 MOST_MEASURED = 32
 """Largest number of such figures in a line. A recipe may name any number."""
-DEVIATION = "_deviation"
-"""Suffix of the standard deviation of a figure that is a list."""
 REWARD_FAILED, CUT, FORKED = "reward_failed", "observation_truncated", "sequence_forked"
 """Kinds of the engine's events."""
 MOST_CAUSES = 8
@@ -278,9 +274,9 @@ def measured_stats(trajectories: Sequence[Trajectory]) -> dict[str, float]:
                     listed |= {name} if several else set()
     out: dict[str, float] = {}
     for name in sorted(found)[:MOST_MEASURED]:
-        out[f"measured/{name}"] = _mean(found[name])
+        out[f"{METRIC}{name}"] = _mean(found[name])
         if name in listed:
-            out[f"measured/{name}{DEVIATION}"] = _deviation(found[name])
+            out[f"{METRIC}{name}{DEVIATION}"] = _deviation(found[name])
     return out
 
 

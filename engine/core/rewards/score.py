@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from toolwright.reward_figures import MEASURED
 from toolwright.types import Event, RewardPart, Trajectory
 
 REWARD_FAILED = "reward_failed"
 HOOK_FAILED = "group_hook_failed"
-MEASURED = "measured"
-"""Kind of an event with figures of a trajectory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

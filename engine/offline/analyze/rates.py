@@ -10,8 +10,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from engine.core.rewards.score import MEASURED
 from engine.serving.evaluation.rates import MOST_RATES, rates_of
+from toolwright.reward_figures import MEASURED
 from toolwright.statistics import normal
 from toolwright.types import CallRecord, Event, Trajectory
 

@@ -11,10 +11,10 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from toolwright.reward_figures import RATES
 from toolwright.statistics import Ratio
 from toolwright.types import Event
 
-RATES = "rates"
 MOST_RATES = 32
 """Most rates of one trajectory, the first ones by name."""
 

@@ -20,10 +20,11 @@ from urllib.parse import quote
 
 from engine.core.rollout.loop import SAMPLED
 from engine.core.rollout.view import segment_text
-from engine.serving.evaluation.rates import RATES, rates_of
+from engine.serving.evaluation.rates import rates_of
 from engine.serving.evaluation.tally import BAD, ERRORED, RowState, state_of
 from engine.serving.json_lines import JsonLines
 from engine.types import Codec
+from toolwright.reward_figures import RATES
 from toolwright.types import Trajectory, WeightVersion
 
 COUNTED = ("stop_put_back", "end_dropped")

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
-from engine.serving.evaluation.rates import RATES, Rates
+from engine.serving.evaluation.rates import Rates
+from toolwright.reward_figures import RATES
 from toolwright.types import StopReason
 
 ERRORED = "errored"

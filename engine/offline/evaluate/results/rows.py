@@ -18,10 +18,10 @@ from typing import Any
 from engine.core.rollout.loop import SAMPLED
 from engine.errors import StartupError
 from engine.offline.evaluate.folder import EvaluationSettings, SuiteSize
-from engine.serving.evaluation.rates import RATES
 from engine.serving.evaluation.results import RowStates, earlier_rows, rows_file
 from engine.serving.evaluation.tally import BAD, ERRORED, RowState
 from engine.serving.json_lines import JsonLines
+from toolwright.reward_figures import RATES
 
 REWARD = "reward"
 MOST_NAMED = 100

@@ -9,8 +9,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Collection
 
-PATCH = "tests.patch"
-"""In the verification's folder."""
 IN_BOX = ".toolwright-tests.patch"
 """In the fresh box, until it is applied."""
 

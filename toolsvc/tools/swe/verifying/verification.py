@@ -32,7 +32,7 @@ from toolsvc.tools.files import FILE_MODE, Entry, TreeError, read_tree
 from toolsvc.tools.swe.boxes.box import Box, BoxError
 from toolsvc.tools.swe.verifying.archives import Archives
 from toolsvc.tools.swe.verifying.parser import BadTree
-from toolsvc.tools.swe.verifying.patch import IN_BOX, PATCH, application, archive_of
+from toolsvc.tools.swe.verifying.patch import IN_BOX, application, archive_of
 from toolsvc.tools.swe.verifying.report import PYTEST, hides_a_failure, read_report
 from toolsvc.tools.swe.verifying.settings import pytest_file, pytest_options
 from toolsvc.tools.swe.verifying.tampering import tampering
@@ -43,11 +43,11 @@ from toolsvc.tools.swe.verifying.tree import (
     compare,
     without,
 )
-from toolsvc.tools.swe.verifying.verification_file import FILE, VerificationFile
+from toolsvc.tools.swe.verifying.verification_file import VerificationFile
 from toolwright.reading.patches import changed_paths
+from toolwright.reading.verification_folder import FILES, PATCH, SETTINGS
 from toolwright.types import ToolErrorKind
 
-FILES = "files"
 _OUTPUT_BYTES = 16 * 1024 * 1024
 _COPY_SECONDS = 60.0
 _LIST = ".toolwright-removed"
@@ -90,7 +90,9 @@ class Verdict:
 def read_verification(folder: Path, name: str, limit: int) -> Verification:
     """Raises Refused if it cannot be read: the operator has to fix it."""
     try:
-        file = VerificationFile.model_validate(tomllib.loads((folder / FILE).read_text("utf-8")))
+        file = VerificationFile.model_validate(
+            tomllib.loads((folder / SETTINGS).read_text("utf-8"))
+        )
         files = read_tree(folder / FILES, limit) if (folder / FILES).exists() else []
         patch = (folder / PATCH).read_text("utf-8") if (folder / PATCH).exists() else ""
         # Without its folders: they are made with the files, and must not be cleared for them.
