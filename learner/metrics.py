@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from toolwright.credit.signal import varies
-from toolwright.reward_figures import DEVIATION, MEASURED, METRIC
+from toolwright.reward_figures import DEVIATION, MEASURED, METRIC, numbers_of
 from toolwright.types import (
     CallRecord,
     Group,
@@ -263,15 +263,9 @@ def measured_stats(trajectories: Sequence[Trajectory]) -> dict[str, float]:
     for trajectory in trajectories:
         for event in trajectory.events:
             for name, value in event.data.items() if event.kind == MEASURED else ():
-                several = isinstance(value, list | tuple)
-                numbers = [
-                    float(one)
-                    for one in (value if several else [value])
-                    if isinstance(one, int | float) and math.isfinite(one)
-                ]
-                if numbers:
+                if numbers := numbers_of(value):
                     found[name] += numbers
-                    listed |= {name} if several else set()
+                    listed |= {name} if isinstance(value, list | tuple) else set()
     out: dict[str, float] = {}
     for name in sorted(found)[:MOST_MEASURED]:
         out[f"{METRIC}{name}"] = _mean(found[name])

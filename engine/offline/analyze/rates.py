@@ -11,14 +11,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from engine.serving.evaluation.rates import MOST_RATES, rates_of
-from toolwright.reward_figures import MEASURED
+from toolwright.reward_figures import MEASURED, numbers_of
 from toolwright.statistics import normal
 from toolwright.types import CallRecord, Event, Trajectory
 
 CALLS, WITH_A_CALL = "calls a trajectory", "trajectories with a call"
 MALFORMED, FAILED = "malformed calls", "failed calls"
-SHARES = (WITH_A_CALL, MALFORMED, FAILED)
-"""Rates that are shown in percent. A recipe's own may be means of anything."""
+OWN_SHARES = (WITH_A_CALL, MALFORMED, FAILED)
+"""Rates of this module that are shares."""
 
 
 def call_rates(count: int) -> dict[str, list[float]]:
@@ -64,11 +64,6 @@ def _measured(events: Sequence[Event]) -> dict[str, list[float]]:
     found: dict[str, list[float]] = {}
     for event in events:
         for name, value in event.data.items() if event.kind == MEASURED else ():
-            numbers = [
-                float(one)
-                for one in (value if isinstance(value, list | tuple) else [value])
-                if isinstance(one, int | float) and math.isfinite(one)
-            ]
-            if numbers:
+            if numbers := numbers_of(value):
                 found[str(name)] = [math.fsum(numbers), len(numbers)]
     return {name: found[name] for name in sorted(found)[:MOST_RATES]}
