@@ -96,7 +96,7 @@ class Engine:
         seams: Seams | None = None,
     ) -> None:
         """fork: folder of another run, whose newest weights this run begins with."""
-        self._recipe = recipe
+        self._recipe = recipe = recipe.counted()
         self._table = table
         self._fork = fork
         self._seams = seams or Seams()
@@ -104,7 +104,7 @@ class Engine:
         self.metrics = Metrics()
         self._traces: Traces | None = None
         self._agents: Agents | None = None
-        self._progress = EngineProgress(recipe.shared.run.steps)
+        self._progress = EngineProgress(recipe.steps)
         self._drained = asyncio.Event()
 
     async def run(self) -> None:
@@ -191,7 +191,7 @@ class Engine:
         sampling = build_sampling(recipe)
         self._evaluation = EvaluationLane(
             table=self._table.evaluation,
-            steps=shared.run.steps,
+            steps=recipe.steps,
             crews=crews,
             sampling=sampling,
             run_folder=recipe.run_folder,
@@ -201,6 +201,7 @@ class Engine:
         stack.push_async_callback(self._evaluation.stop)
         self._lane = TrainLane(
             run=shared.run,
+            steps=recipe.steps,
             crews=crews,
             places=places,
             sources=sources,
@@ -302,7 +303,7 @@ class Engine:
         self._fingerprint = fingerprint(recipe, tokenizer=self._core.codec.hash, shape=shape)
         self.status = EngineStatus(
             run_folder=str(recipe.run_folder),
-            steps=shared.run.steps,
+            steps=recipe.steps,
             lane=self._lane,
             evaluation=self._evaluation,
             publisher=self._publisher,

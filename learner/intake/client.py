@@ -13,7 +13,6 @@ Does not know what a step is or what groups are for.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
 import os
@@ -32,13 +31,14 @@ from google.protobuf.wrappers_pb2 import BytesValue
 
 from learner.errors import EngineError, TakenError
 from learner.intake.background import BackgroundLoop
+from learner.intake.retry import Retry, Unanswered
 from toolwright import wire
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.common.v1 import trajectory_pb2
 from toolwright.model.fingerprint import Fingerprint
 from toolwright.policy.v1 import policy_pb2, policy_pb2_grpc
 from toolwright.rollout.v1 import rollout_pb2, rollout_pb2_grpc
-from toolwright.rpc.channel import backoff, call, may_retry, open_channel
+from toolwright.rpc.channel import call, may_retry, open_channel
 from toolwright.rpc.errors import Code, ServiceError, TransportError, from_rpc_error
 from toolwright.rpc.options import TOKEN_VARIABLE
 from toolwright.types import BlobRef, Group, WeightVersion
@@ -49,7 +49,6 @@ SHORT_S = 30.0
 GLANCE_S = 2.0
 PUBLISH_S = 900.0
 """Timeout of a publish, which waits for a running evaluation."""
-REMIND_S = 10.0
 STOPPING_S = 10.0
 """Longest time to wait for an unreachable engine after a stop request, in seconds."""
 
@@ -100,9 +99,10 @@ class EngineClient:
         stopping: Callable[[], bool] = lambda: False,
     ) -> None:
         self.address = address
-        self._patience = patience
-        self._stopping = stopping
-        self._say = say
+        self._retries = Retry(
+            lambda: STOPPING_S if stopping() else patience,
+            lambda why, _waited: say(f"waiting for the engine at {address} ({why})"),
+        )
         self.learner = secrets.token_hex(8)
         self._loop = BackgroundLoop("engine-client")
         self._channel = self._loop.run(self._open())
@@ -292,23 +292,13 @@ class EngineClient:
         return self._loop.run(self._retry(attempt, what))
 
     async def _retry(self, attempt: Callable[[], Awaitable[Answer]], what: str) -> Answer:
-        failing_since = 0.0
-        reminded = time.monotonic() - REMIND_S
-        tries = 0
-        while True:
+        async def once() -> Answer:
             began = time.monotonic()
             try:
                 return await attempt()
             except (ServiceError, TransportError, grpc.aio.AioRpcError) as failure:
                 broken = isinstance(failure, grpc.aio.AioRpcError)  # a stream's
                 error = from_rpc_error(failure) if broken else failure
-                # The retry time is for an engine without answers, not for one that worked on the
-                # answer until its connection broke. A passed deadline may be either.
-                took = time.monotonic() - began
-                worked = took > SHORT_S and error.code is not Code.DEADLINE_EXCEEDED
-                if not tries or worked:
-                    failing_since, tries = time.monotonic(), 0
-                waited = time.monotonic() - failing_since
                 if (
                     isinstance(error, ServiceError)
                     and error.reason == reasons.ERROR_REASON_SUPERSEDED
@@ -318,17 +308,19 @@ class EngineClient:
                     raise EngineError(
                         f"engine at {self.address} refused {what}: {error}"
                     ) from error
-                if waited > (STOPPING_S if self._stopping() else self._patience):
-                    raise EngineError(
-                        f"engine at {self.address} did not answer {what} for {waited:.0f} s "
-                        f"({error}): is `engine serve RECIPE` running, and is run.engine its "
-                        "address?"
-                    ) from error
-                if time.monotonic() - reminded >= REMIND_S:
-                    reminded = time.monotonic()
-                    self._say(f"waiting for the engine at {self.address} ({what}: {error})")
-                await asyncio.sleep(backoff(tries, error))
-                tries += 1
+                # The retry time is for an engine without answers, not for one that worked on the
+                # answer until its connection broke. A passed deadline may be either.
+                took = time.monotonic() - began
+                worked = took > SHORT_S and error.code is not Code.DEADLINE_EXCEEDED
+                raise Unanswered(f"{what}: {error}", error=error, worked=worked) from error
+
+        try:
+            return await self._retries.until_answered(once)
+        except Unanswered as last:
+            raise EngineError(
+                f"engine at {self.address} did not answer {what} for {last.waited:.0f} s "
+                f"({last.error}): is `engine serve RECIPE` running, and is run.engine its address?"
+            ) from last.error
 
 
 def _fingerprint(answer: policy_pb2.GetPolicyResponse) -> Fingerprint:

@@ -29,7 +29,7 @@ class SimulatedEngine(Engine):
 
     def __init__(self, recipe: Recipe, table: EngineTable, seams: Seams) -> None:
         super().__init__(recipe, table, seams=seams)
-        self._progress = EngineProgress(recipe.shared.run.steps, out=io.StringIO())
+        self._progress = EngineProgress(recipe.steps, out=io.StringIO())
         self.servicers: tuple[RolloutServicer, PolicyServicer] | None = None
         """From the moment at which the engine would listen."""
         self.hung_up = asyncio.Event()

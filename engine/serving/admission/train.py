@@ -62,6 +62,7 @@ class TrainLane:
         self,
         *,
         run: Run,
+        steps: int,
         crews: Mapping[str, Crew],
         places: Places,
         sources: Mapping[str, TaskSource],
@@ -72,9 +73,11 @@ class TrainLane:
         on_trajectory: OnTrajectory,
         group_filter: GroupFilter | None = None,
     ) -> None:
-        """crews, sources: by the task's name, "" for a single task. places: those that all crews
-        share. group_filter: dynamic sampling, if the recipe has it."""
+        """steps: of the whole run. crews, sources: by the task's name, "" for a single task.
+        places: those that all crews share. group_filter: dynamic sampling, if the recipe has it.
+        """
         self._run = run
+        self._steps = steps
         self._crews = crews
         self._places = places
         self._sources = sources
@@ -209,7 +212,7 @@ class TrainLane:
 
     def _capacity_at(self, step: int) -> int:
         run = self._run
-        last = max(run.steps - 1 - run.max_staleness, -1 - run.max_staleness)
+        last = max(self._steps - 1 - run.max_staleness, -1 - run.max_staleness)
         return staleness_room(
             eta=run.max_staleness,
             version=min(step, last),

@@ -108,6 +108,7 @@ class Lane:
 
         self.lane = TrainLane(
             run=table,
+            steps=table.steps or 0,
             crews={"": cast("Any", Fake())},
             places=self.places,
             sources={"": cast("Any", source or Positions())},
