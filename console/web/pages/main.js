@@ -9,7 +9,7 @@ import { Curves } from "./measures/curves.js";
 import { Runs } from "./measures/list.js";
 import { Timeline } from "./timeline/timeline.js";
 import { Table } from "./trajectories/table.js";
-import { showTrajectory } from "./trajectories/trajectory.js";
+import { Trajectory } from "./trajectories/trajectory.js";
 
 const top = document.getElementById("top");
 const main = document.getElementById("main");
@@ -33,15 +33,11 @@ function show() {
     return fill(main, h("p", { class: "fault" }, `no run ${place.run} is shown here`));
   }
   document.title = [place.trajectory, run.name, "Toolwright"].filter(Boolean).join(" · ");
-  const Page = place.trajectory ? undefined : PAGES.get(place.page);
+  const Page = place.trajectory ? Trajectory : PAGES.get(place.page);
   if (Page) return showPage(Page, place);
   leavePage();
-  const now = place.trajectory ? address(place) : `table of ${run.name}`;
-  if (now === shown && place.trajectory) return undefined;
-  if (place.trajectory) {
-    table?.leave();
-    showTrajectory(main, place, failed);
-  } else if (now === shown) table.moved(place);
+  const now = `table of ${run.name}`;
+  if (now === shown) table.moved(place);
   else {
     if (table?.run !== run.name) table = new Table(run.name, failed);
     table.enter(main, place, run);
@@ -146,7 +142,7 @@ addEventListener("keydown", (event) => {
   const typing = event.target.closest?.("input, select, textarea");
   if (event.key === "Escape" && typing) return typing.blur();
   if (typing || event.ctrlKey || event.metaKey || event.altKey) return undefined;
-  const { trajectory, beside, ...place } = here();
+  const { trajectory, beside, sequence, ...place } = here();
   if (event.key === "Escape" && trajectory) return go(place);
   if (page) page.key?.(event);
   else if (!trajectory && table) table.key(event);
