@@ -27,7 +27,7 @@ from console.web.door import Door
 from console.web.index import queries
 from console.web.index.queries import BadQuestion, Question
 from console.web.keeping import Keeper
-from console.web.runs import Run
+from console.web.runs import NewRuns, Run
 from console.web.telling.images import Image, NoImage, image_of
 from console.web.telling.telling import tell
 from console.web.timeline.timeline import timeline
@@ -50,9 +50,14 @@ _YES = ("true", "1")
 Answering = Callable[[Request], Awaitable[Response]]
 
 
-def application(runs: Sequence[Run], tokens: Tokens, names: Iterable[str] = ()) -> Door:
-    """names: of this machine, see `door`."""
-    keeper = Keeper(runs)
+def application(
+    runs: Sequence[Run],
+    tokens: Tokens,
+    names: Iterable[str] = (),
+    new_runs: NewRuns | None = None,
+) -> Door:
+    """names: of this machine, see `door`. new_runs: finds runs that begin later."""
+    keeper = Keeper(runs, new_runs)
 
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
@@ -82,6 +87,7 @@ def _routes(answers: Answers) -> list[Route]:
         Route("/api/curves", _asked(answers.curves)),
         Route("/api/split", _asked(answers.split)),
         Route("/api/about", _asked(answers.about)),
+        Route("/api/summary", _asked(answers.summary)),
         Route("/api/image", _asked(answers.image, _image)),
         Route("/api/timeline", _asked(answers.timeline)),
         Route("/api/growth", answers.growth),
@@ -95,7 +101,7 @@ class Answers:
         self._keeper = keeper
 
     def runs(self, _asked: QueryParams) -> Any:
-        return {"runs": [self._state(run) for run in self._keeper.runs.values()]}
+        return {"runs": [self._state(run) for run in list(self._keeper.runs.values())]}
 
     def choices(self, asked: QueryParams) -> Any:
         return queries.choices(self._run(asked).index.file)
@@ -123,6 +129,9 @@ class Answers:
 
     def about(self, asked: QueryParams) -> Any:
         return self._run(asked).figures.about()
+
+    def summary(self, asked: QueryParams) -> Any:
+        return self._run(asked).figures.summary()
 
     def image(self, asked: QueryParams) -> Image:
         return image_of(self._run(asked).folder, asked.get("sha256", ""))

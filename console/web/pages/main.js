@@ -25,7 +25,8 @@ function show() {
   const place = here();
   if (runs === null) return fill(main, h("p", { class: "quiet" }, "asking the server …"));
   if (!runs.length) return fill(main, h("p", { class: "quiet" }, "there is no run to show"));
-  if (!place.run) return runs.length === 1 ? go({ run: runs[0].name }, { replace: true }) : showRuns();
+  if (!place.run && runs.length === 1 && page === null) return go({ run: runs[0].name }, { replace: true });
+  if (!place.run) return showPage(Runs, place);
   const run = runs.find((one) => one.name === place.run);
   head(run);
   if (!run) {
@@ -52,6 +53,10 @@ function showPage(Page, place) {
   leavePage();
   table?.leave();
   shown = "page";
+  if (!place.run) {
+    head(null);
+    document.title = "Toolwright";
+  }
   page = new Page(place.run, failed);
   page.enter(main, place, runs);
   scrollTo(0, 0);
@@ -61,15 +66,6 @@ function showPage(Page, place) {
 function leavePage() {
   page?.leave();
   page = null;
-}
-
-function showRuns() {
-  head(null);
-  leavePage();
-  shown = "runs";
-  document.title = "Toolwright";
-  page = new Runs(failed);
-  page.enter(main, runs);
 }
 
 function head(run) {

@@ -1,11 +1,9 @@
 // One run as a whole: what came of it, what raises doubts, its course, its processes and its recipe.
 
-import { ask } from "../api.js";
 import { fill, h } from "../dom.js";
 import { count, figure, moment, plural, seconds, span } from "../format.js";
+import { Asking } from "./asking.js";
 
-const LEAST_MS = 2000;
-const REST = 10;
 const FORMS = {
   count: (value) => count(Math.round(value)), duration: span, seconds, small: figure, mean: figure, score: (value) => value.toFixed(3),
   bytes: (value) => `${(value / 2 ** 30).toFixed(1)} GiB`,
@@ -16,6 +14,7 @@ export class About {
     this.run = run;
     this.failed = failed;
     this.element = h("article", { class: "about" }, h("p", { class: "line" }, "reading the run …"));
+    this.asking = new Asking("about", () => this.heard());
     this.find = h("input", {
       type: "search", id: "find-key", placeholder: "a key or a value", "aria-label": "find in the recipe", autocomplete: "off",
       oninput: () => this.keys(),
@@ -25,42 +24,24 @@ export class About {
 
   enter(main, _place, runs) {
     fill(main, this.element);
-    this.left = false;
     this.grown(runs);
   }
 
   leave() {
-    this.left = true;
-    clearTimeout(this.timer);
+    this.asking.leave();
   }
 
   moved() {}
 
   grown(runs) {
     const { measured } = runs.find((one) => one.name === this.run) ?? {};
-    if (measured && measured !== this.told?.state) this.ask(measured);
-    this.latest = runs;
+    this.asking.want({ run: this.run }, measured || undefined);
   }
 
-  async ask() {
-    if (this.busy) return;
-    this.busy = true;
-    const began = performance.now();
-    try {
-      const told = await ask("about", { run: this.run });
-      if (this.left) return;
-      this.told = told;
-      this.show();
-    } catch (error) {
-      this.failed(error);
-      return;
-    } finally {
-      const rest = Math.max(LEAST_MS, REST * (performance.now() - began));
-      this.timer = setTimeout(() => {
-        this.busy = false;
-        if (!this.left) this.grown(this.latest);
-      }, rest);
-    }
+  heard() {
+    if (this.asking.fault) return this.failed(this.asking.fault);
+    this.told = this.asking.answer;
+    return this.show();
   }
 
   show() {
@@ -119,14 +100,14 @@ function suites(told) {
       [title, way, count(found.n), score(found.before), score(found.after), found.steps.map(count).join(" → ")])));
 }
 
-function course({ course: { starts, stages, ended } }) {
+function course({ word, sentence, course: { starts, stages, ended } }) {
   const all = stages.reduce((sum, stage) => sum + stage.seconds, 0);
   return starts.length > 0 && h("section", {}, h("h2", {}, "Course"),
     h("ul", {}, starts.map((start) => h("li", {}, moment(start.at), start.host && ` on ${start.host}`, ": ", h("code", {}, start.command)))),
     stages.length > 0 && table(["stage", "began", "took", "share"], stages.map((stage) =>
       [stage.text, moment(stage.at), span(stage.seconds), all > 0 && `${Math.round((100 * stage.seconds) / all)} %`])),
     ended ? h("p", { class: ended.status ? "fault" : "" }, `${moment(ended.at)}: ended with status ${ended.status}, ${ended.sentence}`)
-      : h("p", { class: "quiet" }, "It has not ended: it goes on, or was killed."));
+      : h("p", { class: word === "killed" ? "fault" : "quiet" }, `${word}: ${sentence}`));
 }
 
 function breakdowns(told) {

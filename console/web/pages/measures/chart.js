@@ -2,7 +2,7 @@
 // by the pointer or with the arrow keys; at the last step where nobody points.
 
 import { fill, h } from "../dom.js";
-import { count, figure } from "../format.js";
+import { count, figure, figures } from "../format.js";
 import { plain } from "../visible.js";
 import { SIZE, nearest, range, scales, ticks } from "./scale.js";
 import { s } from "./svg.js";
@@ -134,11 +134,13 @@ function stacked(lines) {
 function frame(of, xs, ys, { x, y }) {
   const bottom = SIZE.height - SIZE.bottom;
   const across = ticks(...xs, SIZE.across, { whole: true }).filter((value) => value >= xs[0] - 1e-9);
-  const up = ticks(...ys, SIZE.up, { whole: of.log });
+  const decades = of.log && ys[1] - ys[0] >= 1.5;
+  const up = ticks(...ys, SIZE.up, { whole: decades });
+  const said = decades ? up.map((value) => `1e${Math.round(value)}`) : figures(of.log ? up.map((value) => 10 ** value) : up);
   return [
-    up.map((value) => [
+    up.map((value, at) => [
       s("line", { class: "grid", x1: SIZE.left, x2: SIZE.width - SIZE.right, y1: y(value), y2: y(value) }),
-      s("text", { x: SIZE.left - 6, y: y(value) + 4, "text-anchor": "end" }, of.log ? `1e${Math.round(value)}` : figure(value)),
+      s("text", { x: SIZE.left - 6, y: y(value) + 4, "text-anchor": "end" }, said[at]),
     ]),
     across.map((value) => s("text", { x: x(value), y: bottom + 16, "text-anchor": "middle" }, count(value))),
   ].flat(2);

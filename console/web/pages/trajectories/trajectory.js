@@ -42,7 +42,8 @@ export class Trajectory {
     const { trajectory, beside, sequence, ...table } = place;
     const columns = h("div", { class: beside ? "columns two" : "columns" });
     const group = h("section", { class: "group", "aria-label": "its group" });
-    fill(this.main, h("p", { class: "back" }, h("a", { href: address(table) }, "← all trajectories")), columns, group);
+    fill(this.main, h("p", { class: "back" }, h("a", { href: address(table) }, "← all trajectories")),
+      h("div", { class: beside ? "" : "beside" }, columns, group));
     scrollTo(0, 0);
     try {
       const names = [trajectory, beside].filter(Boolean);
