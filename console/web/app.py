@@ -25,8 +25,10 @@ from starlette.routing import Route
 from console.errors import RecordBroken
 from console.web.door import Door
 from console.web.index import queries
+from console.web.index.flips import flips
 from console.web.index.queries import BadQuestion, Question
 from console.web.keeping import Keeper
+from console.web.measures.log import NoLog, log_of
 from console.web.runs import NewRuns, Run
 from console.web.telling.images import Image, NoImage, image_of
 from console.web.telling.telling import tell
@@ -88,6 +90,8 @@ def _routes(answers: Answers) -> list[Route]:
         Route("/api/split", _asked(answers.split)),
         Route("/api/about", _asked(answers.about)),
         Route("/api/summary", _asked(answers.summary)),
+        Route("/api/flips", _asked(answers.flips)),
+        Route("/api/log", _asked(answers.log)),
         Route("/api/image", _asked(answers.image, _image)),
         Route("/api/timeline", _asked(answers.timeline)),
         Route("/api/growth", answers.growth),
@@ -133,12 +137,18 @@ class Answers:
     def summary(self, asked: QueryParams) -> Any:
         return self._run(asked).figures.summary()
 
+    def flips(self, asked: QueryParams) -> Any:
+        steps = [_step(asked, name) for name in ("before", "after")]
+        return flips(self._run(asked).index.file, asked.get("suite", ""), *steps)
+
+    def log(self, asked: QueryParams) -> Any:
+        return log_of(self._run(asked).folder, asked.get("process", ""))
+
     def image(self, asked: QueryParams) -> Image:
         return image_of(self._run(asked).folder, asked.get("sha256", ""))
 
     def timeline(self, asked: QueryParams) -> Any:
-        step = _number("step", asked["step"], whole=True) if asked.get("step") else None
-        return timeline(self._run(asked).index.file, None if step is None else int(step))
+        return timeline(self._run(asked).index.file, _step(asked, "step"))
 
     async def growth(self, _request: Request) -> Response:
         """Server-sent events: the state of all runs, now and after every change."""
@@ -207,6 +217,10 @@ def _sound(value: Any) -> Any:
     return [_sound(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
+def _step(asked: QueryParams, name: str) -> int | None:
+    return int(_number(name, asked[name], whole=True)) if asked.get(name) else None
+
+
 def _number(name: str, text: str, *, whole: bool) -> int | float:
     try:
         found = float(text)
@@ -229,7 +243,7 @@ def _asked(
             return await asyncio.to_thread(lambda: respond(answer(request.query_params)))
         except BadQuestion as error:
             return _json(as_json({"error": str(error)}), 400)
-        except (Unknown, NoImage) as error:
+        except (Unknown, NoImage, NoLog) as error:
             return _json(as_json({"error": str(error)}), 404)
         except RecordBroken as error:
             return _json(as_json({"error": str(error)}), 503)

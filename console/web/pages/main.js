@@ -6,6 +6,7 @@ import { count, plural } from "./format.js";
 import { address, follow, go, here } from "./place.js";
 import { About } from "./measures/about.js";
 import { Curves } from "./measures/curves.js";
+import { Flips } from "./measures/flips.js";
 import { Runs } from "./measures/list.js";
 import { Timeline } from "./timeline/timeline.js";
 import { Table } from "./trajectories/table.js";
@@ -18,8 +19,8 @@ let table = null;
 let page = null; // one of PAGES, or the list of runs, while it is shown
 let shown = "";
 
-const PAGES = new Map([["timeline", Timeline], ["curves", Curves], ["run", About]]);
-const NAMES = [["", "Trajectories"], ["timeline", "Timeline"], ["curves", "Curves"], ["run", "Run"]];
+const PAGES = new Map([["timeline", Timeline], ["curves", Curves], ["evaluations", Flips], ["run", About]]);
+const NAMES = [["", "Trajectories"], ["timeline", "Timeline"], ["curves", "Curves"], ["evaluations", "Evaluations"], ["run", "Run"]];
 
 function show() {
   const place = here();

@@ -14,12 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from console.machine.pids import pid_space
-from console.record.course import Began, CourseLog
+from console.record.course import Began, CourseLog, ProcessRecord
 from console.record.run import read_folder
 from console.report.plot import Plot, extremes
 from console.web.app import as_json
 from console.web.measures import curves as curves_module
 from console.web.measures.curves import MOST_POINTS, curves
+from console.web.measures.log import MOST_BYTES, NoLog, log_of
 from console.web.measures.reading import Figures
 from tests.support import run_folders as written
 
@@ -141,6 +142,29 @@ def test_a_run_that_was_started_by_hand_goes_on_while_its_engine_logs(tmp_path: 
     os.utime(log, (1.0, 1.0))
     assert figures.state != running
     assert figures.summary()["word"] == "unknown"
+
+
+def test_a_log_ends_where_it_ends_and_holds_no_secret(tmp_path: Path) -> None:
+    written.whole(tmp_path)
+    outside = tmp_path / "elsewhere.log"
+    outside.write_text("a stranger's", encoding="utf-8")
+    with CourseLog(tmp_path) as log:
+        for name in ("engine", "outside"):
+            file = outside if name == "outside" else tmp_path / "console/logs/engine.log"
+            log.process(ProcessRecord(name=name, what="", command="", state="ended", log=str(file)))
+    with pytest.raises(NoLog, match="cannot be read"):
+        log_of(tmp_path, "engine")
+    file = tmp_path / "console/logs/engine.log"
+    file.parent.mkdir()
+    many = "one more line\n" * MOST_BYTES
+    file.write_text(f"{many}TOOLWRIGHT_TOKEN=a-secret-word\nthe end\n", encoding="utf-8")
+    found = log_of(tmp_path, "engine")
+    assert found["text"].startswith("one more line\n") and found["text"].endswith("the end\n")
+    assert "a-secret-word" not in found["text"]
+    assert 0 < found["cut"] < file.stat().st_size
+    for name in ("outside", "nobody", "../engine"):
+        with pytest.raises(NoLog):
+            log_of(tmp_path, name)
 
 
 def test_figures_that_no_plot_takes_stand_at_the_end_and_are_bounded(
