@@ -1,0 +1,70 @@
+"""Agents as they are published, unchanged, play ten calls with tools; each in its own process.
+
+`make test-packages` installs them: constraints/agents.txt, clients/package.json.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.integration.ingress.test_openai_client import check_record
+from tests.support.agents import TEN, served_agents
+from tests.support.policy import QWEN_TEMPLATE, write_policy
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[3]
+CLIENTS = Path(__file__).with_name("clients")
+
+
+@pytest.fixture(scope="session")
+def agents() -> Path:
+    """The environment of the agents; the test is skipped without it."""
+    folder = ROOT / ".venv-agents"
+    if not (folder / "ready").exists():
+        pytest.skip("there is no .venv-agents: `make test-packages` makes it")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def qwen(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("qwen") / "p"
+    return write_policy(folder, template=QWEN_TEMPLATE, special=("<think>", "</think>"))
+
+
+async def play(*command: str | Path, cwd: Path) -> str:
+    """What the client prints. It has its home in the folder `cwd`, and no key of the user's."""
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        cwd=cwd,
+        env={"PATH": os.environ["PATH"], "HOME": str(cwd)},
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    try:
+        async with asyncio.timeout(150):
+            printed, _ = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+    text = printed.decode(errors="replace")
+    assert process.returncode == 0, text
+    return text
+
+
+@pytest.mark.parametrize(
+    ("client", "kind"),
+    [("openai_agents", "chat"), ("openai_agents", "responses")],
+)
+async def test_ten_calls_are_one_sequence(
+    agents: Path, qwen: Path, tmp_path: Path, client: str, kind: str
+) -> None:
+    script = CLIENTS / f"play_{client}.py"
+    async with served_agents(qwen, TEN) as served:
+        await play(agents / "bin/python", script, served.url, kind, cwd=tmp_path)
+        check_record(served)
