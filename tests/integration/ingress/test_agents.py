@@ -59,7 +59,12 @@ async def play(*command: str | Path, cwd: Path) -> str:
 
 @pytest.mark.parametrize(
     ("client", "kind"),
-    [("openai_agents", "chat"), ("openai_agents", "responses")],
+    [
+        ("openai_agents", "chat"),
+        ("openai_agents", "responses"),
+        ("langgraph", "whole"),
+        ("langgraph", "streamed"),
+    ],
 )
 async def test_ten_calls_are_one_sequence(
     agents: Path, qwen: Path, tmp_path: Path, client: str, kind: str
