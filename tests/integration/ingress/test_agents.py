@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.ingress.test_openai_client import check_record
-from tests.support.agents import TEN, served_agents
+from tests.support.agents import END, TEN, Served, call_text, served_agents, written_call
 from tests.support.policy import QWEN_TEMPLATE, write_policy
 
 pytestmark = pytest.mark.slow
@@ -34,6 +34,17 @@ def agents() -> Path:
 def qwen(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("qwen") / "p"
     return write_policy(folder, template=QWEN_TEMPLATE, special=("<think>", "</think>"))
+
+
+def parents(served: Served) -> list[int | None]:
+    """The call that each call goes on from with its exact ids; None for a prompt of its own."""
+    nodes = served.engine.nodes
+    for node in nodes:
+        if node.parent is not None:
+            before = nodes[node.parent]
+            ids = before.prompt + before.completion
+            assert node.prompt[: len(ids)] == ids
+    return [node.parent for node in nodes]
 
 
 async def play(*command: str | Path, cwd: Path) -> str:
@@ -73,3 +84,28 @@ async def test_ten_calls_are_one_sequence(
     async with served_agents(qwen, TEN) as served:
         await play(agents / "bin/python", script, served.url, kind, cwd=tmp_path)
         check_record(served)
+
+
+THOUGHT = "<think>\nhm\n</think>\n\n"
+LOOKS = [call_text(f"{number}") + END for number in range(9)]
+CODE = [f"{THOUGHT}I look.\n<code>\nprint(look('{n}'))\n</code>{END}" for n in range(9)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "texts"),
+    [
+        ("ToolCallingAgent", [*LOOKS, written_call("final_answer", answer="Done.") + END]),
+        ("CodeAgent", [*CODE, f"<code>\nfinal_answer('Done.')\n</code>{END}"]),
+    ],
+)
+async def test_each_call_of_smolagents_is_a_sequence(
+    agents: Path, qwen: Path, tmp_path: Path, kind: str, texts: list[str]
+) -> None:
+    """It never sends a reply back: it writes the reply's calls into the history, as text."""
+    script = CLIENTS / "play_smolagents.py"
+    async with served_agents(qwen, texts) as served:
+        printed = await play(agents / "bin/python", script, served.url, kind, cwd=tmp_path)
+        assert printed.splitlines()[-1] == "Done."
+        assert parents(served) == [None] * 10
+        last = served.tokenizer.decode(served.engine.nodes[-1].prompt)
+        assert last.count("Calling tools:\n[{'id': ") == 9
