@@ -20,6 +20,9 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[3]
 CLIENTS = Path(__file__).with_name("clients")
 
+OFFLINE = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "MSWEA_COST_TRACKING": "ignore_errors"}
+"""litellm fetches prices otherwise, and mini-swe-agent refuses a model without a price."""
+
 
 @pytest.fixture(scope="session")
 def agents() -> Path:
@@ -47,12 +50,15 @@ def parents(served: Served) -> list[int | None]:
     return [node.parent for node in nodes]
 
 
-async def play(*command: str | Path, cwd: Path) -> str:
-    """What the client prints. It has its home in the folder `cwd`, and no key of the user's."""
+async def play(*command: str | Path, cwd: Path, **more: str) -> str:
+    """What the client prints. It has its home in the folder `cwd`, and no key of the user's.
+
+    more: environment variables.
+    """
     process = await asyncio.create_subprocess_exec(
         *command,
         cwd=cwd,
-        env={"PATH": os.environ["PATH"], "HOME": str(cwd)},
+        env={"PATH": os.environ["PATH"], "HOME": str(cwd), **OFFLINE, **more},
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
@@ -109,3 +115,22 @@ async def test_each_call_of_smolagents_is_a_sequence(
         assert parents(served) == [None] * 10
         last = served.tokenizer.decode(served.engine.nodes[-1].prompt)
         assert last.count("Calling tools:\n[{'id': ") == 9
+
+
+@pytest.mark.parametrize("provider", ["openai", "hosted_vllm"])
+async def test_mini_swe_agent_leaves_out_a_reply_without_a_call(
+    agents: Path, qwen: Path, tmp_path: Path, provider: str
+) -> None:
+    """The next call goes on from the call before that reply. The others are one sequence."""
+    command = written_call("bash", command="printf 'a\\n'; false")
+    texts = [f"I count.\n{command}", THOUGHT + command, *[command] * 2, "No call."]
+    texts += [f"{command}\n{command}"] * 5 + [
+        written_call("bash", command="echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT")
+    ]
+    script = CLIENTS / "play_mini_swe_agent.py"
+    async with served_agents(qwen, [text + END for text in texts]) as served:
+        printed = await play(agents / "bin/python", script, served.url, provider, cwd=tmp_path)
+        assert printed.splitlines()[-1] == "Submitted"
+        assert parents(served) == [None, 0, 1, 2, 3, 3, 5, 6, 7, 8, 9]
+        results = [one.text for one in served.engine.calls[-1].prompt.results]
+        assert results == ['{\n  "returncode": 1,\n  "output": "a\\n"\n}'] * 2
