@@ -81,14 +81,21 @@ async def play(*command: str | Path, cwd: Path, **more: str) -> str:
         ("openai_agents", "responses"),
         ("langgraph", "whole"),
         ("langgraph", "streamed"),
+        ("ai", "whole"),
+        ("ai", "streamed"),
     ],
 )
 async def test_ten_calls_are_one_sequence(
     agents: Path, qwen: Path, tmp_path: Path, client: str, kind: str
 ) -> None:
-    script = CLIENTS / f"play_{client}.py"
     async with served_agents(qwen, TEN) as served:
-        await play(agents / "bin/python", script, served.url, kind, cwd=tmp_path)
+        if client == "ai":
+            text = (CLIENTS / "play_ai.mjs").read_text(encoding="utf-8")
+            words = ("node", "--input-type=module", "--eval", text, served.url, kind)
+            await play(*words, cwd=agents)  # --eval finds the packages of its working folder
+        else:
+            script = CLIENTS / f"play_{client}.py"
+            await play(agents / "bin/python", script, served.url, kind, cwd=tmp_path)
         check_record(served)
 
 
