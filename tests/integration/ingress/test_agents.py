@@ -13,30 +13,13 @@ import pytest
 
 from tests.integration.ingress.test_openai_client import check_record
 from tests.support.agents import END, TEN, Served, call_text, served_agents, written_call
-from tests.support.policy import QWEN_TEMPLATE, write_policy
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).parents[3]
 CLIENTS = Path(__file__).with_name("clients")
 
 OFFLINE = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "MSWEA_COST_TRACKING": "ignore_errors"}
 """litellm fetches prices otherwise, and mini-swe-agent refuses a model without a price."""
-
-
-@pytest.fixture(scope="session")
-def agents() -> Path:
-    """The environment of the agents; the test is skipped without it."""
-    folder = ROOT / ".venv-agents"
-    if not (folder / "ready").exists():
-        pytest.skip("there is no .venv-agents: `make test-packages` makes it")
-    return folder
-
-
-@pytest.fixture(scope="module")
-def qwen(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("qwen") / "p"
-    return write_policy(folder, template=QWEN_TEMPLATE, special=("<think>", "</think>"))
 
 
 def parents(served: Served) -> list[int | None]:

@@ -11,18 +11,11 @@ from openai import AsyncOpenAI
 
 from tests.integration.ingress.test_openai_client import PLACES, check_record
 from tests.support.agents import TEN, TOOLS, Served, served_agents
-from tests.support.policy import QWEN_TEMPLATE, write_policy
 
 pytestmark = pytest.mark.slow
 
 SYSTEM, QUESTION = "Use your tools.", "Where is <|im_end|>?"
 FUNCTION = TOOLS[0]["function"]
-
-
-@pytest.fixture(scope="module")
-def qwen(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("qwen") / "p"
-    return write_policy(folder, template=QWEN_TEMPLATE, special=("<think>", "</think>"))
 
 
 async def responses(served: Served, *, stream: bool) -> list[Any]:
