@@ -57,8 +57,7 @@ def codex(url: str, home: Path) -> Command:
     config = home / ".codex/config.toml"
     config.parent.mkdir()
     config.write_text(
-        'model = "policy"\nmodel_provider = "toolwright"\nweb_search = "disabled"\n'
-        "[features]\nmulti_agent = false\n"
+        'model = "policy"\nmodel_provider = "toolwright"\n'
         f'[model_providers.toolwright]\nname = "toolwright"\nbase_url = "{url}"\n'
         'wire_api = "responses"\n',
         encoding="utf-8",
