@@ -13,6 +13,7 @@ import pytest
 
 from tests.integration.ingress.test_agents import THOUGHT, parents, play
 from tests.support.agents import END, Served, served_agents, written_call
+from tests.support.families import write_family
 
 pytestmark = pytest.mark.slow
 
@@ -111,3 +112,25 @@ async def test_two_runs_of_a_session_are_one_sequence(
         assert [follows[number] for number in numbers] == [None, *numbers[:-1]]
         results = [one.text for call in served.engine.calls for one in call.prompt.results]
         assert [text.split()[-1] for text in results] == [str(n) for n in range(10)]
+
+
+async def test_claude_code_compacts_a_full_context(agents: Path, tmp_path: Path) -> None:
+    """Its call after the refusal begins elsewhere, with a summary that the policy wrote."""
+    command = written_call("Bash", command="seq 400", description="counts")
+    summary, left = "Counted to 400.", 4700
+    async with served_agents(write_family(tmp_path / "p", "qwen3"), []) as served:
+        engine, encode = served.engine, served.tokenizer.encode
+        texts = iter([command, command, command, summary])
+
+        def say(number: int, choice: int) -> list[int]:
+            engine.context = engine.calls[0].prompt.fresh.token_count + left
+            return encode(next(texts, "Done.") + END)
+
+        engine.script = say
+        words, _, variables = claude_code(served.url, tmp_path)
+        program = agents / "node_modules/.bin" / words[0]
+        printed = await play(program, *words[1:], cwd=tmp_path, **variables)
+        assert printed.strip().splitlines()[-1] == "Done."
+        assert any(call.reply is None for call in engine.calls)
+        assert parents(served)[:4] == [None, 0, 1, None]
+        assert summary in served.tokenizer.decode(engine.nodes[-1].prompt)

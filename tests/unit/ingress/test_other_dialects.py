@@ -159,6 +159,12 @@ def test_a_tool_of_a_namespace_has_its_name_before_its_own() -> None:
     assert found == [("look", "eyes"), ("look", None), ("other.look", None)]
 
 
+def test_a_full_context_has_the_numbers_that_claude_code_reads() -> None:
+    why = "This model's maximum context length is exceeded: 9 tokens > 8 maximum"
+    body = MESSAGES.error(ApiError(why, code="context_length_exceeded"))
+    assert body["error"]["message"] == "prompt is too long: 9 tokens > 8 maximum"
+
+
 @pytest.mark.parametrize(
     ("change", "param"),
     [
