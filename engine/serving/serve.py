@@ -37,6 +37,7 @@ from engine.serving import gc_policy
 from engine.serving.admission.dynamic_sampling import GroupFilter
 from engine.serving.admission.mixing import Mixture
 from engine.serving.admission.places import Places
+from engine.serving.admission.submitted import Submissions, SubmittedTasks
 from engine.serving.admission.train import TrainLane
 from engine.serving.crew.in_process import InProcessCrew
 from engine.serving.delivery.claims import Claims
@@ -64,7 +65,7 @@ from toolwright.model.beginning import first_policy, leave_fork
 from toolwright.model.fingerprint import fingerprint
 from toolwright.policy.v1 import policy_pb2, policy_pb2_grpc
 from toolwright.process.metrics_page import port_fault
-from toolwright.recipe import Recipe, refuse_open_ports
+from toolwright.recipe import SUBMITTED, Recipe, refuse_open_ports
 from toolwright.rollout.v1 import rollout_pb2, rollout_pb2_grpc
 from toolwright.rpc.auth import tokens_here
 from toolwright.rpc.server import Server
@@ -73,6 +74,9 @@ from toolwright.types import Trajectory
 PROGRESS_SECONDS = 5.0
 
 log = structlog.get_logger("engine")
+
+Sources = Mapping[str, TaskSource | SubmittedTasks]
+"""The sources of the recipe's tasks, by the tasks' names."""
 
 
 async def serve(recipe: Recipe, fork: Path | None = None) -> None:
@@ -219,11 +223,16 @@ class Engine:
         )
         # Sessions of trajectories that go on stay open; the others are closed.
         await core.tools.close_abandoned(await self._lane.resume())
+        submitted = {
+            name: source if isinstance(source, SubmittedTasks) else None
+            for name, source in sources.items()
+        }
+        self._submissions = Submissions(self.journal, submitted)
         if self._agents is not None:
             self._agents.expect(self._lane.earlier_outside)
         await self._open_learners_side(stack)
 
-    async def _open_journal(self, stack: AsyncExitStack, sources: Mapping[str, TaskSource]) -> None:
+    async def _open_journal(self, stack: AsyncExitStack, sources: Sources) -> None:
         self.journal = Journal(
             self._recipe.run_folder / "journal.sqlite",
             history=self._table.history,
@@ -313,12 +322,15 @@ class Engine:
             failures=self._core.failures,
             metrics=self.metrics,
             progress=self._progress,
+            submissions=self._submissions,
             agents=self._agents,
         )
 
-    async def _source(self, name: str, task: TaskCore) -> TaskSource:
+    async def _source(self, name: str, task: TaskCore) -> TaskSource | SubmittedTasks:
         """The source of a task's training tasks. Raises StartupError if the first tasks yield no
         prompt."""
+        if task.recipe.shared.task.source == SUBMITTED:
+            return SubmittedTasks(lambda: self.journal, name)
         source = await open_source(task.recipe, max_bad_rows=self._table.max_bad_rows)
         for warning in source.warnings():
             whose = f" of tasks.{name}" if name else ""
@@ -326,7 +338,7 @@ class Engine:
         await first_that_fits(source, task.protocol, self._core.codec)
         return source
 
-    async def _claim(self, sources: Mapping[str, TaskSource]) -> None:
+    async def _claim(self, sources: Sources) -> None:
         """Raises StartupError for a journal of another run."""
         shared = self._recipe.shared
         model = self._recipe.resolve(shared.policy.model)
@@ -423,7 +435,12 @@ class Engine:
     def rollout_servicer(self) -> RolloutServicer:
         """RolloutService of this engine, once it is assembled."""
         return RolloutServicer(
-            self._delivery, self.journal, self._claims, self.status.message, self.drain
+            self._delivery,
+            self.journal,
+            self._claims,
+            self._submissions,
+            self.status.message,
+            self.drain,
         )
 
     def policy_servicer(self) -> PolicyServicer:

@@ -10,6 +10,7 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.wrappers_pb2 import BytesValue
 
 from engine.core.sampler.update_group import Rendezvous, TensorSpec
+from engine.serving.admission.submitted import Submissions
 from engine.serving.delivery.claims import Claims
 from engine.serving.delivery.delivery import Delivery
 from engine.serving.journal.journal import Journal
@@ -39,19 +40,21 @@ Context = Any
 
 
 class RolloutServicer(rollout_pb2_grpc.RolloutServiceServicer):
-    """Groups to the learner."""
+    """Tasks in, groups to the learner."""
 
     def __init__(
         self,
         delivery: Delivery,
         journal: Journal,
         claims: Claims,
+        submissions: Submissions,
         status: Callable[[], rollout.GetStatusResponse],
         drain: Callable[[float], Awaitable[int]],
     ) -> None:
         self._delivery = delivery
         self._journal = journal
         self._claims = claims
+        self._submissions = submissions
         self._status = status
         self._drain = drain
 
@@ -126,7 +129,8 @@ class RolloutServicer(rollout_pb2_grpc.RolloutServiceServicer):
     async def SubmitTasks(
         self, request: rollout.SubmitTasksRequest, context: Context
     ) -> rollout.SubmitTasksResponse:
-        raise not_served("SubmitTasks")
+        new = await self._submissions.submit(request.tasks)
+        return rollout.SubmitTasksResponse(accepted=new, known=len(request.tasks) - new)
 
     async def WatchEvents(
         self, request: rollout.WatchEventsRequest, context: Context

@@ -9,6 +9,7 @@ Invariants
   a place at once.
 - Position i of the task source is group i, in this life and the next. With several tasks each has
   its source, and `mixing` assigns groups to tasks.
+- A task without a submitted question waits for one, and so do the groups of other tasks after it.
 - A group that waits for its place in a batch holds no place in flight. It goes on after a restart,
   because its log is journaled.
 - A group that dynamic sampling turns away is journaled and not accepted. Its place in the bound is
@@ -34,6 +35,7 @@ from engine.serving.admission.capacity import staleness_room
 from engine.serving.admission.dynamic_sampling import GroupFilter
 from engine.serving.admission.mixing import Mixture
 from engine.serving.admission.places import Places
+from engine.serving.admission.submitted import SubmittedTasks
 from engine.serving.crew.crew import Crew, GroupAssignment
 from engine.serving.crew.member import Member
 from engine.serving.journal.journal import GroupCounts, Journal, JournalFull
@@ -64,7 +66,7 @@ class TrainLane:
         run: Run,
         crews: Mapping[str, Crew],
         places: Places,
-        sources: Mapping[str, TaskSource],
+        sources: Mapping[str, TaskSource | SubmittedTasks],
         mixture: Mixture,
         journal: Journal,
         sampling: SamplingParams,
@@ -101,6 +103,9 @@ class TrainLane:
         """The run's first lineage."""
         self.step = 0
         places.on_free = self._wake.set
+        for source in sources.values():
+            if isinstance(source, SubmittedTasks):
+                source.on_arrival = self._wake.set
 
     @property
     def counts(self) -> GroupCounts:
@@ -163,6 +168,7 @@ class TrainLane:
     async def run(self) -> None:
         """Admits until drained; returns when the last admitted group is journaled."""
         positions = await self._open_positions()
+        heads = {name: next(unfinished) for name, unfinished in positions.items()}
         self._run_name = await self._journal.first_lineage()
         if self._group_filter is not None:
             kept, turned_away = await self._journal.batch_progress(self._run.groups_per_step)
@@ -170,9 +176,15 @@ class TrainLane:
         burst = 0
         async with asyncio.TaskGroup() as groups:
             while not self._draining:
-                if not self.full and self._places.free > 0 and self._room():
+                position = heads[self._mixture.next_task()]
+                if (
+                    not self.full
+                    and self._places.free > 0
+                    and self._room()
+                    and self._has_task(position)
+                ):
                     name = self._mixture.admit()
-                    position = next(positions[name])
+                    heads[name] = next(positions[name])
                     group = await self._drawn(position)
                     if group is None:
                         self._mixture.give_back(name)
@@ -220,6 +232,11 @@ class TrainLane:
 
     def _room(self) -> bool:
         return self.capacity() >= self._run.group_size and not self.fruitless
+
+    def _has_task(self, position: int) -> bool:
+        name, own = self._mixture.task_of(position)
+        source = self._sources[name]
+        return not isinstance(source, SubmittedTasks) or source.has(own)
 
     def drain(self) -> None:
         """Stops admissions; `run` returns once all trajectories in flight are done."""
@@ -296,16 +313,19 @@ class TrainLane:
 
     async def _pass_over(self, position: int, error: BadRow) -> None:
         """Skips a position. Raises StartupError if that exceeds the limit of bad rows, or if a
-        whole pass over the source found no usable row."""
+        whole pass over the source found no usable row. Submitted tasks do not count."""
         await self._written(partial(self._journal.skip, position, str(error)))
+        name, _own = self._mixture.task_of(position)
+        source = self._sources[name]
+        if isinstance(source, SubmittedTasks):
+            log.warning("task_unfit", **error.fields)
+            return
         if self._bad_rows.add(error):
             log.warning("bad_row", **error.fields)
         if self._bad_rows.exceeded:
             raise StartupError(self._bad_rows.sentence())
-        name, _own = self._mixture.task_of(position)
         self._passed_over[name] += 1
-        rows = self._sources[name].rows
-        if rows is not None and self._passed_over[name] >= rows:
+        if source.rows is not None and self._passed_over[name] >= source.rows:
             whose = f" of tasks.{name}" if name else ""
             raise StartupError(f"no row of the task source{whose} can be used; the last is {error}")
 

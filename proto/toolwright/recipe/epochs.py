@@ -13,7 +13,7 @@ from pathlib import Path
 
 from toolwright.reading.task_rows.row_files import NotParquet, lines_of, open_parquet
 from toolwright.recipe.models.shared_tables import Shared
-from toolwright.recipe.models.tasks import task_key
+from toolwright.recipe.models.tasks import SUBMITTED, task_key
 
 
 class EpochsFault(ValueError):
@@ -36,9 +36,10 @@ def steps_of(shared: Shared, resolve: Callable[[str], Path]) -> int:
 def _rows_of(name: str, source: str, resolve: Callable[[str], Path]) -> int:
     key = f"{task_key(name)}.source"
     if not source.endswith((".jsonl", ".parquet")):
+        kind = "not a file" if source == SUBMITTED else "a function"
         raise EpochsFault(
-            f"run.epochs counts the rows of a .jsonl or .parquet file, and {key} = {source!r} is a "
-            "function: set run.steps"
+            f"run.epochs counts the rows of a .jsonl or .parquet file, and {key} = {source!r} is "
+            f"{kind}: set run.steps"
         )
     file = resolve(source)
     try:
