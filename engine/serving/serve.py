@@ -42,6 +42,7 @@ from engine.serving.admission.train import TrainLane
 from engine.serving.crew.in_process import InProcessCrew
 from engine.serving.delivery.claims import Claims
 from engine.serving.delivery.delivery import Delivery
+from engine.serving.delivery.evaluated import EvaluationDelivery
 from engine.serving.evaluation import EvaluationLane, check_tasks
 from engine.serving.ingress.agents import Agents
 from engine.serving.ingress.ingress_service import IngressServicer
@@ -55,6 +56,7 @@ from engine.serving.publish.publishing import Publisher
 from engine.serving.seams import Seams
 from engine.serving.service import PolicyServicer, RolloutServicer
 from engine.serving.status import EngineStatus
+from engine.serving.telemetry.event_feed import EventFeed
 from engine.serving.telemetry.logs import bind_run, log_to
 from engine.serving.telemetry.metrics import Metrics
 from engine.serving.telemetry.page import metrics_page
@@ -136,6 +138,8 @@ class Engine:
     async def drain(self, seconds: float) -> int:
         """Stops admissions while leases are still answered. Returns when nothing is in flight or
         after `seconds`, with the number of trajectories still in flight."""
+        if not self.status.draining:
+            self._feed.add("draining")
         self.status.draining = True
         self._lane.drain()
         await self._evaluation.stop()
@@ -153,6 +157,7 @@ class Engine:
             raise StartupError(str(error)) from error
         listen = self._table.listen or self._recipe.shared.run.engine
         log.info("serving", listen=listen)
+        self._feed.add("serving", version=str(self._publisher.version))
         self._progress.show(f"engine serves {self._recipe.shared.run.name} at {listen}")
         return server
 
@@ -193,12 +198,15 @@ class Engine:
         places = Places(self._table.max_concurrent)
         crews = {name: self._crew(name, task, places) for name, task in core.tasks.items()}
         sampling = build_sampling(recipe)
+        self._evaluated = EvaluationDelivery(self.journal, keep=self._table.evaluation.keep)
         self._evaluation = EvaluationLane(
             table=self._table.evaluation,
             steps=shared.run.steps,
             crews=crews,
             sampling=sampling,
             run_folder=recipe.run_folder,
+            happened=self._feed.add,
+            keep=self._evaluated.add,
         )
         stack.callback(self._evaluation.close)
         await self._evaluation.open(recipe.folder, max_bad_rows=self._table.max_bad_rows)
@@ -220,6 +228,7 @@ class Engine:
                 if shared.task.dynamic_sampling is not None
                 else None
             ),
+            happened=self._feed.add,
         )
         # Sessions of trajectories that go on stay open; the others are closed.
         await core.tools.close_abandoned(await self._lane.resume())
@@ -227,7 +236,7 @@ class Engine:
             name: source if isinstance(source, SubmittedTasks) else None
             for name, source in sources.items()
         }
-        self._submissions = Submissions(self.journal, submitted)
+        self._submissions = Submissions(self.journal, submitted, happened=self._feed.add)
         if self._agents is not None:
             self._agents.expect(self._lane.earlier_outside)
         await self._open_learners_side(stack)
@@ -239,6 +248,7 @@ class Engine:
             drive=self._seams.journal,
         )
         stack.push_async_callback(self.journal.close)
+        self._feed = EventFeed(self.journal.boot)
         await self._claim(sources)
         self._traces = traces_of(self.journal.owner, self._recipe.shared.run.traces)
         if self._traces is not None:
@@ -280,6 +290,7 @@ class Engine:
             branching=own.task.branching,
             seed=own.run.seed,
             metadata=own.task.metadata,
+            happened=self._feed.add,
         )
 
     async def _open_learners_side(self, stack: AsyncExitStack) -> None:
@@ -298,6 +309,7 @@ class Engine:
             evaluation=self._evaluation,
             changed=self._lane.changed,
             allowed=self._claims.check,
+            happened=self._feed.add,
         )
         stack.push_async_callback(self._publisher.stop)
         self._broadcasts = BroadcastPublishes(self._publisher, control, self._claims.check)
@@ -306,6 +318,7 @@ class Engine:
             self._lane,
             max_staleness=shared.run.max_staleness,
             delivered=self._delivered,
+            happened=self._feed.add,
         )
         shape = await asyncio.to_thread(policy_identity, self._model)
         self._fingerprint = fingerprint(recipe, tokenizer=self._core.codec.hash, shape=shape)
@@ -375,6 +388,7 @@ class Engine:
                     self._core.tools.keep_sessions_open()
                     if self._agents is not None:
                         self._agents.stop()
+                self._feed.close()
                 for task in (lane, stop):
                     task.cancel()
                 await asyncio.gather(lane, stop, return_exceptions=True)
@@ -406,6 +420,13 @@ class Engine:
 
     def _finished(self, trajectory: Trajectory) -> None:
         self.metrics.count(trajectory)
+        self._feed.add(
+            "rewarded",
+            trajectory=trajectory.id,
+            task=trajectory.task.id,
+            reward=trajectory.reward,
+            masked=trajectory.masked,
+        )
         if self._traces is not None:
             self._traces.finished(trajectory)
 
@@ -436,9 +457,11 @@ class Engine:
         """RolloutService of this engine, once it is assembled."""
         return RolloutServicer(
             self._delivery,
+            self._evaluated,
             self.journal,
             self._claims,
             self._submissions,
+            self._feed,
             self.status.message,
             self.drain,
         )

@@ -16,6 +16,7 @@ from dataclasses import replace
 from engine.core.tasks import DrawnTask, SourceIdentity
 from engine.core.tasks.rows import as_read
 from engine.serving.journal.journal import Journal, SubmittedTask
+from engine.serving.telemetry.event_feed import Happened, unheard
 from toolwright import wire
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.common.v1 import trajectory_pb2
@@ -60,9 +61,12 @@ class SubmittedTasks:
     def _count(self) -> int:
         return self._journal().submitted.get(self._name, 0)
 
-    def has(self, position: int) -> bool:
-        """Whether the position has a task. All positions before it were admitted or skipped."""
+    def resume(self, position: int) -> None:
+        """Continues from the journal: all positions before this one are finished."""
         self._next = position
+
+    def has(self, position: int) -> bool:
+        """Whether the position has a task."""
         return position < self._count
 
     async def at(self, position: int) -> DrawnTask:
@@ -77,9 +81,16 @@ class Submissions:
     """Takes tasks of clients. sources: of all tasks of the recipe, by their names; None stands for
     a source of another kind."""
 
-    def __init__(self, journal: Journal, sources: Mapping[str, SubmittedTasks | None]) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        sources: Mapping[str, SubmittedTasks | None],
+        *,
+        happened: Happened = unheard,
+    ) -> None:
         self._journal = journal
         self._sources = sources
+        self._happened = happened
 
     @property
     def waiting(self) -> int:
@@ -102,6 +113,7 @@ class Submissions:
             )
         # In a thread: a request may hold megabytes.
         new = await self._journal.submit(await asyncio.to_thread(_checked, tasks))
+        self._happened("submitted", tasks=new)
         for source in sources:
             source.on_arrival()
         return new

@@ -25,6 +25,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import count
+from typing import TypeVar
 
 import structlog
 
@@ -39,6 +40,7 @@ from engine.serving.admission.submitted import SubmittedTasks
 from engine.serving.crew.crew import Crew, GroupAssignment
 from engine.serving.crew.member import Member
 from engine.serving.journal.journal import GroupCounts, Journal, JournalFull
+from engine.serving.telemetry.event_feed import Happened, unheard
 from toolwright.recipe import Run
 from toolwright.types import SamplingParams, Status, Trajectory
 from toolwright.wire import serialize, trajectory_to_proto
@@ -53,6 +55,7 @@ busy loop the pause is longer by itself."""
 
 log = structlog.get_logger("scheduler")
 
+Answer = TypeVar("Answer")
 OnTrajectory = Callable[[Trajectory], None]
 
 
@@ -73,6 +76,7 @@ class TrainLane:
         bad_rows: BadRows,
         on_trajectory: OnTrajectory,
         group_filter: GroupFilter | None = None,
+        happened: Happened = unheard,
     ) -> None:
         """crews, sources: by the task's name, "" for a single task. places: those that all crews
         share. group_filter: dynamic sampling, if the recipe has it."""
@@ -85,6 +89,7 @@ class TrainLane:
         self._sampling = sampling
         self._bad_rows = bad_rows
         self._on_trajectory = on_trajectory
+        self._happened = happened
         self._group_filter = group_filter
         self._told_fruitless = False
         self._drained = asyncio.Event()
@@ -169,6 +174,9 @@ class TrainLane:
         """Admits until drained; returns when the last admitted group is journaled."""
         positions = await self._open_positions()
         heads = {name: next(unfinished) for name, unfinished in positions.items()}
+        for name, position in heads.items():
+            if isinstance(source := self._sources[name], SubmittedTasks):
+                source.resume(self._mixture.task_of(position)[1])
         self._run_name = await self._journal.first_lineage()
         if self._group_filter is not None:
             kept, turned_away = await self._journal.batch_progress(self._run.groups_per_step)
@@ -190,6 +198,7 @@ class TrainLane:
                         self._mixture.give_back(name)
                         continue
                     self.admitted += self._run.group_size
+                    self._happened("admitted", group=group.group_id, task=group.drawn.task.id)
                     groups.create_task(self._finish(position, group))
                     await group.queued.wait()
                     burst += self._run.group_size
@@ -315,6 +324,7 @@ class TrainLane:
         """Skips a position. Raises StartupError if that exceeds the limit of bad rows, or if a
         whole pass over the source found no usable row. Submitted tasks do not count."""
         await self._written(partial(self._journal.skip, position, str(error)))
+        self._happened("skipped", task=error.task_id, reason=error.reason)
         name, _own = self._mixture.task_of(position)
         source = self._sources[name]
         if isinstance(source, SubmittedTasks):
@@ -345,7 +355,7 @@ class TrainLane:
         self._told_fruitless = bool(self.fruitless)
         versions = list(dict.fromkeys(v for t in trajectories for v in t.weight_versions))
         records = [serialize(trajectory_to_proto(t)) for t in trajectories]
-        await self._written(
+        sequence = await self._written(
             partial(
                 self._journal.add_group,
                 position=position,
@@ -356,15 +366,18 @@ class TrainLane:
                 turned_away=turned_away,
             )
         )
+        self._happened(
+            "stored", group=trajectories[0].group_id, sequence=sequence, turned_away=turned_away
+        )
         if not turned_away:
             self._mixture.store()
         self._moved.set()
 
-    async def _written(self, write: Callable[[], Awaitable[object]]) -> None:
+    async def _written(self, write: Callable[[], Awaitable[Answer]]) -> Answer:
         """Returns when the journal has it. While the disk is full nothing is admitted."""
         while True:
             try:
-                await write()
+                answer = await write()
             except JournalFull as error:
                 first, self._waiting_for_disk = not self._waiting_for_disk, True
                 if first:
@@ -372,7 +385,7 @@ class TrainLane:
                 await asyncio.sleep(FULL_SECONDS)
             else:
                 self._waiting_for_disk = False
-                return
+                return answer
 
 
 def _group_of(trajectory_id: str) -> str:

@@ -29,7 +29,7 @@ from engine.core.images.media import Media
 from engine.core.trajectory.events import AnyEvent
 from engine.errors import StartupError
 from engine.serving.journal import blobs as journal_blobs
-from engine.serving.journal import facts, groups, identity, submitted
+from engine.serving.journal import evaluated, facts, groups, identity, submitted
 from engine.serving.journal.durable import flush_folder
 from engine.serving.journal.groups import Fate, GroupCounts, StoredGroup
 from engine.serving.journal.jobs import JournalDamaged, JournalFull
@@ -283,6 +283,40 @@ class Journal:
         Acknowledged groups are gone. Check `counts` first, because their numbers give no error.
         """
         return await self._writer.read(lambda: groups.after(self._db, sequence, limit))
+
+    async def add_evaluated(
+        self, identity: str, settings: str, trajectory: bytes, *, keep: int
+    ) -> tuple[int, int]:
+        """Stores the trajectory of an evaluation row, and keeps the newest `keep` of them. A row of
+        the same settings that is held stays. A full disk delays it. Returns the last number, and
+        how many trajectories were deleted."""
+        while True:
+            try:
+                return await self._writer.write(
+                    lambda: evaluated.add(self._db, identity, settings, trajectory, keep=keep)
+                )
+            except JournalFull:
+                await asyncio.sleep(FULL_PAUSE_S)
+
+    async def evaluated_after(self, sequence: int, limit: int) -> list[StoredGroup]:
+        """Groups of the evaluation lane with a higher number, in order, at most `limit`."""
+        return await self._writer.read(lambda: evaluated.after(self._db, sequence, limit))
+
+    async def last_evaluated(self) -> int:
+        """The highest number of the evaluation lane; 0 without one."""
+        return await self._writer.read(lambda: evaluated.last(self._db))
+
+    async def acknowledge_evaluated(self, sequence: int) -> int:
+        """Raises the evaluation lane's durable mark, and deletes what is below. Returns the
+        mark."""
+
+        def work() -> int:
+            mark = max(sequence, facts.number(self._db, evaluated.DURABLE))
+            facts.set_fact(self._db, evaluated.DURABLE, str(mark))
+            evaluated.forget(self._db, mark)
+            return mark
+
+        return await self._writer.write(work, frees=True)
 
     async def batch_progress(self, batch: int) -> tuple[int, int]:
         """Groups that the batch in progress has, and groups turned away for it."""

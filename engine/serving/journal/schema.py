@@ -109,6 +109,14 @@ CREATE TABLE IF NOT EXISTS submitted (
     PRIMARY KEY (name, number)
 );
 CREATE UNIQUE INDEX IF NOT EXISTS submitted_by_id ON submitted (id);
+CREATE TABLE IF NOT EXISTS evaluated (
+    sequence INTEGER PRIMARY KEY AUTOINCREMENT,
+    id TEXT NOT NULL,
+    settings TEXT NOT NULL,
+    hash TEXT NOT NULL,
+    trajectory BLOB NOT NULL
+);
+CREATE UNIQUE INDEX IF NOT EXISTS evaluated_rows ON evaluated (id, settings);
 """
 """Tables that journals of earlier engines of this format lack. Readers do without them."""
 
