@@ -10,6 +10,7 @@ Invariants
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -30,6 +31,17 @@ MOST_WAITING = 65_536
 """Tasks of one name that wait for admission."""
 LONGEST_ID = 1_024
 """Characters of a task's id."""
+_IN_RANGE: Mapping[str, Callable[[float], bool]] = {
+    "temperature": lambda value: 0 <= value < math.inf,
+    "top_p": lambda value: 0 < value <= 1,
+    "top_k": lambda value: value == -1 or value >= 1,
+    "min_p": lambda value: 0 <= value <= 1,
+    "repetition_penalty": lambda value: 0 < value <= 2,
+    "seed": lambda value: 0 <= value < 1 << 63,
+    "max_new_tokens": lambda value: value >= 1,
+    "adapter": lambda _value: False,  # the run's own
+}
+"""Sampling parameters that samplers take. They refuse others, and a refused group never ends."""
 RETRY_S = 5.0
 """Time after which a request that found no room may be repeated, in seconds."""
 
@@ -156,6 +168,10 @@ def _checked_task(message: trajectory_pb2.Task) -> SubmittedTask:
         task = as_read(wire.task_from_proto(message))
     except (RowRefused, ValueError, TypeError, RecursionError) as error:
         raise _refused(f"task {shown!r} cannot be used: {error}", shown) from error
+    for name, allowed in _IN_RANGE.items():
+        value = None if task.sampling is None else getattr(task.sampling, name)
+        if value is not None and not allowed(value):
+            raise _refused(f"task {shown!r}: sampling.{name} = {value!r} cannot be sampled", shown)
     task = replace(task, name=message.name)
     data = wire.task_to_proto(task).SerializeToString(deterministic=True)
     return SubmittedTask(id=task.id, name=task.name, data=data)

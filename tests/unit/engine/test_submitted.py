@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import closing
@@ -20,7 +21,7 @@ from toolwright import wire
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.common.v1 import trajectory_pb2
 from toolwright.rpc.errors import ServiceError
-from toolwright.types import Purpose, Task
+from toolwright.types import Purpose, SamplingParams, Task
 
 TASK = Task(id="a", prompt="what is 1+1?", answers=("2",), metadata={"number": 1})
 
@@ -81,6 +82,8 @@ async def test_another_task_under_a_known_id_is_refused_and_nothing_is_stored(
         ({"name": "art"}, "no task 'art', it has math, sql"),
         ({"name": "sql"}, "the tasks come from tasks.sql.source"),
         ({"messages": ({"content": "no role"},), "prompt": ""}, "cannot be used"),
+        ({"sampling": SamplingParams(temperature=-1.0)}, r"sampling\.temperature = -1\.0"),
+        ({"sampling": SamplingParams(top_p=math.nan)}, r"sampling\.top_p = nan"),
     ],
 )
 async def test_a_task_that_cannot_be_used_is_refused(
