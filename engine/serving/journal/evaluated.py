@@ -24,11 +24,12 @@ def add(
 ) -> tuple[int, int]:
     """Stores a trajectory, and deletes the oldest ones beyond `keep`. Returns the last number and
     how many were deleted."""
-    db.execute(
-        "INSERT INTO evaluated (id, settings, hash, trajectory) VALUES (?, ?, ?, ?)"
-        " ON CONFLICT (id, settings) DO NOTHING",
-        (identity, settings, content_hash([trajectory]), trajectory),
-    )
+    held = db.execute("SELECT 1 FROM evaluated WHERE id = ? AND settings = ?", (identity, settings))
+    if held.fetchone() is None:  # a conflict would use up a number
+        db.execute(
+            "INSERT INTO evaluated (id, settings, hash, trajectory) VALUES (?, ?, ?, ?)",
+            (identity, settings, content_hash([trajectory]), trajectory),
+        )
     deleted = db.execute(
         "DELETE FROM evaluated WHERE sequence <="
         " (SELECT sequence FROM evaluated ORDER BY sequence DESC LIMIT 1 OFFSET ?)",

@@ -290,11 +290,13 @@ class Journal:
         """Stores the trajectory of an evaluation row, and keeps the newest `keep` of them. A row of
         the same settings that is held stays. A full disk delays it. Returns the last number, and
         how many trajectories were deleted."""
+
+        def work() -> tuple[int, int]:
+            return evaluated.add(self._db, identity, settings, trajectory, keep=keep)
+
         while True:
             try:
-                return await self._writer.write(
-                    lambda: evaluated.add(self._db, identity, settings, trajectory, keep=keep)
-                )
+                return await self._writer.write_soon(work, lambda _: None)
             except JournalFull:
                 await asyncio.sleep(FULL_PAUSE_S)
 

@@ -19,8 +19,10 @@ from engine.offline.remote import tasks_of
 from tests.integration.engine.conftest import MakeWorld, World
 from tests.integration.engine.test_process import process
 from tests.support.engines import finished
+from tests.support.ingress_client import IngressClient
 from tests.support.recipes import PAIR
 from tests.support.waiting import until
+from toolwright.rpc.channel import open_channel
 from toolwright.types import Purpose, Task
 
 SUBMITTED = {"task": {"source": "submitted"}}
@@ -77,6 +79,28 @@ async def test_submitted_tasks_are_trained_on_and_watched(world: MakeWorld) -> N
         more = await events_until(beside, "stored", after=seen[-1].number)
         assert [event.data for event in more if event.kind == "published"]
         assert "t1" in [event.data.get("task") for event in more]
+
+
+@pytest.mark.quick
+async def test_an_outside_worker_takes_members_of_what_was_submitted(world: MakeWorld) -> None:
+    """Beyond the staleness bound a worker finds no room, whatever waits."""
+    task = {**SUBMITTED["task"], "agent": {}}
+    here = await world(run=PAIR, task=task, engine={"drain_s": 0.05})
+    async with (
+        here.engine() as run,
+        client(here) as beside,
+        open_channel(here.tables["run"]["engine"]) as channel,
+    ):
+        worker = IngressClient(channel, here.codec)
+        await beside.submit([question(0), question(1)])
+        members = [await worker.take(number=number) for number in range(2)]
+        assert [taken.task.id for taken in members] == ["t0", "t0"]
+        assert not (await worker.take(number=2, wait=0.1)).key
+        for taken in members:
+            await worker.talk(taken.key, ["q"])
+            await worker.end(taken.key, answer="1")
+        (group,) = await run.learner.lease(run.version)
+        assert {member.task.id for member in group.members} == {"t0"}
 
 
 @pytest.mark.quick
