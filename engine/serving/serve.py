@@ -232,11 +232,7 @@ class Engine:
         )
         # Sessions of trajectories that go on stay open; the others are closed.
         await core.tools.close_abandoned(await self._lane.resume())
-        submitted = {
-            name: source if isinstance(source, SubmittedTasks) else None
-            for name, source in sources.items()
-        }
-        self._submissions = Submissions(self.journal, submitted, happened=self._feed.add)
+        self._submissions = Submissions(self.journal, sources, happened=self._feed.add)
         if self._agents is not None:
             self._agents.expect(self._lane.earlier_outside)
         await self._open_learners_side(stack)

@@ -100,22 +100,6 @@ class RolloutServicer(rollout_pb2_grpc.RolloutServiceServicer):
             for at in range(request.offset, len(data), PIECE_BYTES):
                 yield rollout.GetBlobResponse(data=data[at : at + PIECE_BYTES])
 
-    async def _leased(self, request: rollout.LeaseGroupsRequest) -> AsyncIterator[StoredGroup]:
-        wait = request.wait.ToTimedelta().total_seconds() or LONGEST_LEASE_WAIT
-        after, limit = request.after_sequence, request.max_groups
-        wait = min(wait, LONGEST_LEASE_WAIT)
-        if _consumer(request) == rollout.CONSUMER_EVAL:
-            async for group in self._evaluated.lease(after=after, limit=limit, wait=wait):
-                yield group
-            return
-        self._claims.check(request.learner)
-        version = wire.version_from_proto(request.version)
-        async for group in self._delivery.lease(
-            after=after, limit=limit, version=version, wait=wait
-        ):
-            self._claims.check(request.learner)
-            yield group
-
     @answers_errors
     async def AckGroups(
         self, request: rollout.AckGroupsRequest, context: Context
@@ -156,6 +140,22 @@ class RolloutServicer(rollout_pb2_grpc.RolloutServiceServicer):
                     yield rollout.WatchEventsResponse(sequence_number=one.number, event=event)
         except ServiceError as error:
             await abort(context, error)
+
+    async def _leased(self, request: rollout.LeaseGroupsRequest) -> AsyncIterator[StoredGroup]:
+        wait = request.wait.ToTimedelta().total_seconds() or LONGEST_LEASE_WAIT
+        after, limit = request.after_sequence, request.max_groups
+        wait = min(wait, LONGEST_LEASE_WAIT)
+        if _consumer(request) == rollout.CONSUMER_EVAL:
+            async for group in self._evaluated.lease(after=after, limit=limit, wait=wait):
+                yield group
+            return
+        self._claims.check(request.learner)
+        version = wire.version_from_proto(request.version)
+        async for group in self._delivery.lease(
+            after=after, limit=limit, version=version, wait=wait
+        ):
+            self._claims.check(request.learner)
+            yield group
 
 
 class PolicyServicer(policy_pb2_grpc.PolicyServiceServicer):

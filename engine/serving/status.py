@@ -133,6 +133,7 @@ class EngineStatus:
             "tool_sessions": sum(one.open_sessions for one in services.values()),
             "tool_calls_in_flight": sum(one.calls_in_flight for one in services.values()),
             "waiting_tasks": self._submissions.waiting,
+            "waits_for_task": int(self._lane.waits_for_task),
             "agents": self._agents.live if self._agents else 0,
             "waiting_for_agents": self._agents.waiting if self._agents else 0,
         }

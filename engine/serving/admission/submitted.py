@@ -90,13 +90,13 @@ class SubmittedTasks:
 
 
 class Submissions:
-    """Takes tasks of clients. sources: of all tasks of the recipe, by their names; None stands for
-    a source of another kind."""
+    """Takes tasks of clients. sources: of all tasks of the recipe, by their names. Only those that
+    are SubmittedTasks take some."""
 
     def __init__(
         self,
         journal: Journal,
-        sources: Mapping[str, SubmittedTasks | None],
+        sources: Mapping[str, object],
         *,
         happened: Happened = unheard,
     ) -> None:
@@ -107,7 +107,8 @@ class Submissions:
     @property
     def waiting(self) -> int:
         """Number of tasks that were not admitted yet."""
-        return sum(source.waiting for source in self._sources.values() if source is not None)
+        own = (source for source in self._sources.values() if isinstance(source, SubmittedTasks))
+        return sum(source.waiting for source in own)
 
     async def submit(self, tasks: Sequence[trajectory_pb2.Task]) -> int:
         """Stores tasks; returns how many of them are new. Raises ServiceError, and then none of
@@ -136,7 +137,7 @@ class Submissions:
             known = ", ".join(filter(None, self._sources)) or "no named tasks"
             raise _refused(f"the recipe has no task {name!r}, it has {known}", "name")
         source = self._sources[name]
-        if source is None:
+        if not isinstance(source, SubmittedTasks):
             key = f"{task_key(name)}.source"
             raise _refused(
                 f"the tasks come from {key}", key, fix=f'set {key} = "{SUBMITTED}" in a new run'

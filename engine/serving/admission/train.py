@@ -107,6 +107,8 @@ class TrainLane:
         self._run_name = ""
         """The run's first lineage."""
         self.step = 0
+        self.waits_for_task = False
+        """Whether a group has room and its task no submitted question."""
         places.on_free = self._wake.set
         for source in sources.values():
             if isinstance(source, SubmittedTasks):
@@ -185,12 +187,9 @@ class TrainLane:
         async with asyncio.TaskGroup() as groups:
             while not self._draining:
                 position = heads[self._mixture.next_task()]
-                if (
-                    not self.full
-                    and self._places.free > 0
-                    and self._room()
-                    and self._has_task(position)
-                ):
+                room = not self.full and self._places.free > 0 and self._room()
+                self.waits_for_task = room and not self._has_task(position)
+                if room and not self.waits_for_task:
                     name = self._mixture.admit()
                     heads[name] = next(positions[name])
                     group = await self._drawn(position)

@@ -11,6 +11,7 @@ The feed is news, not a record: a kill may lose the last events. The journal is 
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass
@@ -59,10 +60,13 @@ class EventFeed:
         self.watchers = 0
 
     def add(self, kind: str, **data: Any) -> None:
-        """Adds an event. data: JSON-like, small."""
+        """Adds an event. data: texts, numbers and flags. A number that is not finite becomes a
+        text."""
         for name, value in data.items():
             if isinstance(value, str):
                 data[name] = value[:MOST_TEXT]
+            elif isinstance(value, float) and not math.isfinite(value):
+                data[name] = str(value)
         self._last += 1
         data["time_s"] = round(time.time(), 3)
         self._ring[self._last % KEPT] = FeedEvent(number=self._last, kind=kind, data=data)

@@ -87,9 +87,10 @@ async def test_the_number_of_readers_is_bounded(monkeypatch: pytest.MonkeyPatch)
     assert len(await everything(of)) == 1
 
 
-async def test_a_long_text_is_cut() -> None:
+async def test_what_no_event_can_hold_becomes_a_short_text() -> None:
     of = feed(closed=False)
-    of.add("skipped", reason="x" * 10_000)
+    of.add("rewarded", reward=float("nan"), reason="x" * 10_000)
     of.close()
     (event,) = await everything(of)
+    assert event.data["reward"] == "nan"
     assert len(event.data["reason"]) == event_feed.MOST_TEXT

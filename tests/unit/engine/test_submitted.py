@@ -124,10 +124,12 @@ async def test_the_lane_admits_what_was_submitted_within_the_bound(journal: Jour
     to, made = Submissions(journal, {"": source}), Lane(journal, source=source)
     async with made.serving():
         await made.settled(0)
+        assert made.lane.waits_for_task
         await submit(to, TASK)
         await made.settled(1)
         await submit(to, *(replace(TASK, id=f"t{number}") for number in range(8)))
         await made.settled(4)
+        assert not made.lane.waits_for_task
         made.finish.set()
         made.lane.changed(1)
         await made.settled(8)
