@@ -26,11 +26,11 @@ from urllib.request import OpenerDirector, ProxyHandler, Request, build_opener
 import numpy as np
 
 from learner.errors import ModelError, TeacherError
-from learner.intake.retry import Retry, Unanswered
 from learner.training.batch import Row
 from toolwright.model.model_folder import ModelFolderError, ids_hash
 from toolwright.process.daemon import in_daemon
 from toolwright.rpc.proxies import proxy_for
+from toolwright.rpc.retrying import Retry, Unanswered
 
 AT_ONCE = 32
 REQUEST_S = 600.0

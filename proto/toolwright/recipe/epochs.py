@@ -14,7 +14,7 @@ from pathlib import Path
 
 from toolwright.reading.task_rows.row_files import NotParquet, lines_of, open_parquet
 from toolwright.recipe.models.shared_tables import Shared
-from toolwright.recipe.models.tasks import task_key
+from toolwright.recipe.models.tasks import SUBMITTED, task_key
 
 
 class EpochsFault(ValueError):
@@ -25,9 +25,10 @@ def fault_of(shared: Shared) -> str:
     """Why the steps cannot follow from `run.epochs`; "" if they may. Opens no file."""
     for name, task in shared.each_task.items():
         if not task.source.endswith((".jsonl", ".parquet")):
+            kind = "not a file" if task.source == SUBMITTED else "a function"
             return (
                 "run.epochs counts the rows of a .jsonl or .parquet file, and "
-                f"{task_key(name)}.source = {task.source!r} is a function: set run.steps"
+                f"{task_key(name)}.source = {task.source!r} is {kind}: set run.steps"
             )
     return ""
 

@@ -98,6 +98,7 @@ def test_every_process_writes_the_same_steps(tmp_path: Path) -> None:
             {"source": "./task.py:rows"},
             "task.source = './task.py:rows' is a function: set run.steps",
         ),
+        ({"source": "submitted"}, "task.source = 'submitted' is not a file: set run.steps"),
         ({"source": "none.jsonl"}, "none.jsonl cannot be read .*make the file first, or set"),
         ({"source": "cut.parquet"}, "cut.parquet cannot be read .*is not Parquet"),
     ],

@@ -1,4 +1,4 @@
-"""Repeats a request until its answer comes, and reports the wait."""
+"""Requests that are sent again until they are answered: the loop of every client of a run."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from toolwright.rpc.channel import backoff
-from toolwright.rpc.errors import ServiceError, TransportError
+import grpc.aio
+
+from toolwright.rpc.channel import backoff, may_retry
+from toolwright.rpc.errors import Code, ServiceError, TransportError, from_rpc_error
 
 Answer = TypeVar("Answer")
 
 REMIND_S = 10.0
-"""Shortest time between two reports of a wait."""
+"""Shortest time between two reports of a wait, in seconds."""
 
 
 class Unanswered(Exception):
@@ -79,3 +81,29 @@ class Retry:
                 pause = backoff(tries, failure.error)
             await asyncio.sleep(pause)
             tries += 1
+
+    async def until_called(
+        self, attempt: Callable[[], Awaitable[Answer]], what: str, *, worked_s: float
+    ) -> Answer:
+        """As `until_answered`, of gRPC calls whose request is idempotent.
+
+        what: name of the call, for reports. worked_s: an attempt that failed after so many seconds
+        was being answered, unless its deadline passed. Raises ServiceError or TransportError for a
+        refusal, and Unanswered.
+        """
+
+        async def once() -> Answer:
+            began = time.monotonic()
+            try:
+                return await attempt()
+            except (ServiceError, TransportError, grpc.aio.AioRpcError) as failure:
+                broken = isinstance(failure, grpc.aio.AioRpcError)  # a stream's
+                error = from_rpc_error(failure) if broken else failure
+                if not may_retry(error):
+                    raise error from (failure if broken else None)
+                # A passed deadline may mean an engine without answers, or one that worked on it.
+                took = time.monotonic() - began
+                worked = took > worked_s and error.code is not Code.DEADLINE_EXCEEDED
+                raise Unanswered(f"{what}: {error}", error=error, worked=worked) from error
+
+        return await self.until_answered(once)
