@@ -89,6 +89,8 @@ class OutsideAttempt:
         self._reserved = 0
         self._tasks: asyncio.TaskGroup | None = None
         self._end: asyncio.Future[AgentEnd] = asyncio.get_running_loop().create_future()
+        self.over: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        """Done after `run`; False if the attempt goes on in the engine's next life."""
         spent = attempt.state.open_s + _busy_s(attempt.state.action_timings)
         self._earlier_s, self._began = spent, time.monotonic()
         self._limit = TimeLimit(max(0.001, self._limits.seconds - spent))

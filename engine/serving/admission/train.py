@@ -107,10 +107,15 @@ class TrainLane:
         return self._journal.counts
 
     @property
-    def earlier_outside(self) -> list[str]:
-        """Attempts of outside agents, from an earlier life, that will go on."""
+    def earlier_outside(self) -> dict[str, str]:
+        """Attempts of outside agents, from an earlier life, that will go on: the request that took
+        each of them (see `Begun.taker`)."""
         states = ((one.attempt, one.state) for one in self._earlier.values())
-        return [name for name, state in states if state.forest is not None and not state.ended]
+        return {
+            name: state.forest.begun.taker
+            for name, state in states
+            if state.forest is not None and not state.ended
+        }
 
     @property
     def running(self) -> int:

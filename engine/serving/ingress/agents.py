@@ -1,7 +1,8 @@
 """Outside attempts of this engine: those that wait for an agent, and those that one works on.
 
 Invariants
-- An attempt is handed out once. A repeated request of a worker gets the attempt that it got.
+- An attempt is handed out once. A repeated request of a worker gets the attempt that it got, also
+  before that attempt goes on in a later life of the engine.
 - Only members of admitted groups are handed out, so the staleness bound holds.
 - An attempt of an earlier life keeps its key, and its agent's requests wait until it goes on.
 """
@@ -10,7 +11,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from functools import partial
 
 from engine.core.rollout.assignment import Assignment, OutsideRun, RolloutContext
@@ -38,16 +40,20 @@ class Agents:
         self._live = dict[str, OutsideAttempt]()
         self._expected = dict[str, asyncio.Event]()
         """Attempts that will soon be live; set when one is live or has ended."""
+        self._earlier = dict[str, str]()
+        """Attempts of an earlier life that are not live yet, by the request that took them."""
         self._stops = False
 
     def of_task(self, rules: Agent) -> OutsideRun:
         """Runs the attempts of a task with these rules."""
         return partial(self.run, rules)
 
-    def expect(self, attempts: Iterable[str]) -> None:
-        """Announces attempts of an earlier life that will go on."""
-        for name in attempts:
+    def expect(self, attempts: Mapping[str, str]) -> None:
+        """Announces attempts of an earlier life that will go on, each with the request that took
+        it."""
+        for name, taker in attempts.items():
             self._expected.setdefault(name, asyncio.Event())
+            self._earlier[taker] = name
 
     def stop(self) -> None:
         """Announces the engine's end: attempts that it cancels go on in its next life."""
@@ -75,12 +81,14 @@ class Agents:
             await attempt.run(lambda: self._started(attempt))
         finally:
             self._live.pop(name, None)
-            if self._stops and log.state.ended is None:  # it goes on in the engine's next life
-                self.expect([name])
+            taker = attempt.forest.begun.taker if log.state.opened else ""
+            self._taken.pop(taker, None)
+            goes_on = bool(taker) and self._stops and log.state.ended is None
+            if goes_on:
+                self.expect({name: taker})
             else:
                 self._settled(name)
-            if log.state.opened:
-                self._taken.pop(attempt.forest.begun.taker, None)
+            attempt.over.set_result(not goes_on)  # its waiters wake after the caller's next step
 
     async def take(self, taker: str, wait: float) -> OutsideAttempt | None:
         """An attempt for a worker; None after `wait` seconds without one. Its start is durable.
@@ -88,7 +96,11 @@ class Agents:
         taker: names the worker's request.
         """
         found = self._taken.get(taker)
-        if found is None:
+        if found is None and (name := self._earlier.get(taker)) is not None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(wait):
+                    found = await self.attempt(name)
+        elif found is None:
             wanted = self._wanted.get(taker)
             if wanted is None:
                 wanted = asyncio.get_running_loop().create_future()
@@ -106,6 +118,14 @@ class Agents:
         if found is not None:
             await self.durable()
         return found
+
+    async def ended(self, attempt: OutsideAttempt) -> bool:
+        """Whether an attempt's end is on disk; False if the attempt goes on in a later life. Its
+        agent is gone, so a lost end would keep the attempt open until its time limit."""
+        over = await asyncio.shield(attempt.over)
+        if over:
+            await self.durable()
+        return over
 
     async def attempt(self, name: str) -> OutsideAttempt | None:
         """An attempt in progress; None for one that has ended. Waits for an attempt of an earlier
@@ -148,3 +168,4 @@ class Agents:
         """Lets requests go on that waited for the attempt."""
         if (expected := self._expected.pop(name, None)) is not None:
             expected.set()
+            self._earlier = {one: known for one, known in self._earlier.items() if known != name}

@@ -117,6 +117,7 @@ class IngressServicer(ingress_pb2_grpc.IngressServiceServicer):
             raise _unfit("outcome is not set", "outcome")
         attempt = await self._found(request.key, KeyUse.CALLS, KeyUse.REWARD)
         if attempt is None:  # it has ended before
+            await self._agents.durable()
             return pb.EndedResponse()
         calls = len(attempt.forest.accepted)
         failed = request.outcome == pb.OUTCOME_INFRASTRUCTURE
@@ -128,6 +129,10 @@ class IngressServicer(ingress_pb2_grpc.IngressServiceServicer):
                 failure=(request.error or "infrastructure ended the agent") if failed else "",
             )
         )
+        if not await self._agents.ended(attempt):
+            raise ServiceError(
+                reasons.ERROR_REASON_DRAINING, "the engine stops: repeat the end to its next life"
+            )
         return pb.EndedResponse(calls=calls)
 
     async def _generate(
