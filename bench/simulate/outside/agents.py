@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from bench.simulate.outside.http_half import Connection, HttpHalf
+from bench.simulate.outside.http_half import AgentRequest, HttpHalf
 from bench.simulate.outside.plan import OutsidePlan
 from ingress.errors import ApiError
 from toolwright import wire
@@ -88,8 +88,8 @@ class Agents:
                     raise
             await asyncio.sleep(AGAIN_S)
 
-    def connection(self, key: str, body: Any, dice: Random, *, retry: bool) -> Connection:
-        return Connection(self._half(), dice, body, key, retry=retry, cuts=self._plan.cuts)
+    def connection(self, key: str, body: Any, dice: Random, *, retry: bool) -> AgentRequest:
+        return AgentRequest(self._half(), dice, body, key, retry=retry, cuts=self._plan.cuts)
 
     def next_number(self, logged: LoggedCall) -> int:
         number = len(self.calls)

@@ -57,7 +57,7 @@ def _read(body: bytes) -> ModelRequest:
     return CHAT.read(orjson.loads(body))
 
 
-class Connection:
+class AgentRequest:
     """One request as its client holds it. cuts: share of requests whose connection breaks."""
 
     def __init__(
