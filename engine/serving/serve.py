@@ -445,11 +445,7 @@ class Engine:
         policy_pb2_grpc.add_PolicyServiceServicer_to_server(self.policy_servicer(), server)
 
     def _register_ingress(self, server: object) -> None:
-        if self._agents is None:
-            raise ValueError("no task of this engine has outside agents")
-        codec = self._core.codec
-        servicer = IngressServicer(self._agents, codec, codec.vocab_size)
-        ingress_pb2_grpc.add_IngressServiceServicer_to_server(servicer, server)
+        ingress_pb2_grpc.add_IngressServiceServicer_to_server(self.ingress_servicer(), server)
 
     def rollout_servicer(self) -> RolloutServicer:
         """RolloutService of this engine, once it is assembled."""
@@ -474,6 +470,14 @@ class Engine:
             self._fingerprint,
             shares_gpu=self._recipe.shared.run.share_gpu,
         )
+
+    def ingress_servicer(self) -> IngressServicer:
+        """IngressService of this engine, once it is assembled. Raises ValueError if no task has
+        outside agents."""
+        if self._agents is None:
+            raise ValueError("no task of this engine has outside agents")
+        codec = self._core.codec
+        return IngressServicer(self._agents, codec, codec.vocab_size)
 
 
 _ROLLOUT = rollout_pb2.DESCRIPTOR.services_by_name["RolloutService"].full_name
