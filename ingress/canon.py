@@ -19,8 +19,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ingress.types import Message, ModelRequest
+from toolwright.ingress.limits import DIGEST_BYTES
 
-DIGEST_BYTES = 16
 _EXACT = 2**53
 BILLING = "x-anthropic-billing-header:"
 """Beginning of a line of system messages that Claude Code changes at each request."""

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import replace
+from itertools import count
 from typing import Any
 
 from ingress.canon import Digests, agent_label, call_id, digests_of, reply_digests
@@ -37,7 +38,9 @@ from ingress.types import (
 )
 from toolwright.chat.tokenizer import ChatTokenizer
 from toolwright.common.v1 import trajectory_pb2
+from toolwright.ingress.limits import MOST_RESULT
 from toolwright.ingress.v1 import ingress_pb2 as pb
+from toolwright.process.backoff import Backoff
 from toolwright.wire import unpack
 
 
@@ -78,7 +81,7 @@ class ModelCall:
         TransportError or CallLost.
         """
         ask = self._ask(key, agent, retry=retry)
-        while True:
+        for tries in count():
             self._begin()
             stream = link.generate(ask, self._prompt, self._reply)
             try:
@@ -90,6 +93,7 @@ class ModelCall:
                 if self.request.stream:
                     raise
                 ask.retry = True  # the client has seen nothing: the new sample is as good
+                await asyncio.sleep(LOST_BACKOFF.pause(tries))
             else:
                 break
         yield CallEnd(completions=tuple(one.complete() for one in self._choices), usage=self._usage)
@@ -182,7 +186,7 @@ class ModelCall:
             raise ApiError(_TOO_DEEP) from error
         ids = ids_message(found.token_ids, [(one.value, count) for one, count in found.authors])
         results = [
-            pb.ReadResult(id=one.call_id, text=one.text[:_LONGEST_RESULT])
+            pb.ReadResult(id=one.call_id, text=one.text[:MOST_RESULT])
             for one in new
             if one.role == "tool"
         ]
@@ -192,11 +196,11 @@ class ModelCall:
         return pb.Reply(completions=[one.canonical() for one in self._choices])
 
 
+LOST_BACKOFF = Backoff(0.05, 5.0)
+"""Pauses before a lost call begins again."""
 _MANY_BYTES = 4 << 11
 """Bytes of ids that take some 2 ms to decode, and as long to read."""
 _TOO_DEEP = "the request is nested too deeply"
-_LONGEST_RESULT = 64 << 10
-"""Characters of a tool's result that the record keeps."""
 
 
 class _Choice:

@@ -18,13 +18,13 @@ from typing import Any, Self
 
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.common.v1 import trajectory_pb2
+from toolwright.ingress.limits import DIGEST_BYTES
 from toolwright.ingress.v1 import ingress_pb2 as pb
 from toolwright.ingress.v1 import ingress_pb2_grpc
 from toolwright.rpc.errors import ServiceError, abort
 from toolwright.rpc.server import Server
 from toolwright.wire import pack, unpack
 
-DIGEST_BYTES = 16
 _SERVICE = pb.DESCRIPTOR.services_by_name["IngressService"].full_name
 
 Script = Callable[[int, int], Sequence[int]]
@@ -70,7 +70,8 @@ class ScriptedEngine(ingress_pb2_grpc.IngressServiceServicer):
     nodes: list[ScriptedNode] = field(default_factory=list)
     calls: list[ScriptedCall] = field(default_factory=list)
     failures: list[tuple[str, ServiceError]] = field(default_factory=list)
-    """(before which step, the error): each ends one call. Steps: ask, delta, durable."""
+    """(before which step, the error): each ends one call. Steps: ask, delta, choice (the second
+    completion), durable."""
     gate: asyncio.Event = field(default_factory=asyncio.Event)
     """No completion begins before it is set."""
     begun: asyncio.Event = field(default_factory=asyncio.Event)
@@ -153,6 +154,8 @@ class ScriptedEngine(ingress_pb2_grpc.IngressServiceServicer):
         await self.gate.wait()
         finished: list[pb.Finished] = []
         for choice in range(max(1, ask.n)):
+            if choice:
+                self._fail("choice")
             completion = tuple(self.script(number, choice))
             async for response in self._said(ask, choice, completion, finished, len(ids)):
                 yield response

@@ -14,7 +14,6 @@ from typing import Any
 
 from ingress.canon import without_billing
 from ingress.dialects.reading import (
-    MOST_CHOICES,
     MOST_MESSAGES,
     MOST_TOOLS,
     flag_at,
@@ -40,6 +39,7 @@ from ingress.types import (
     ToolChoice,
     Usage,
 )
+from toolwright.ingress.limits import MOST_CHOICES
 
 _ROLES: Mapping[str, Role] = {
     "system": "system",

@@ -43,7 +43,10 @@ class Talk:
         return found
 
     async def prompt(
-        self, text: str | None = None, results: Sequence[pb.ReadResult] = ()
+        self,
+        text: str | None = None,
+        results: Sequence[pb.ReadResult] = (),
+        author: int = trajectory_pb2.AUTHOR_PROMPT,
     ) -> pb.Attached:
         """Sends the prompt: a tail after a match, else all ids."""
         self.attached = (await self.read()).attached
@@ -53,7 +56,7 @@ class Talk:
         ids = pb.Ids(
             token_ids=wire.pack(token_ids, "i"),
             token_count=len(token_ids),
-            authors=[pb.AuthorRun(author=trajectory_pb2.AUTHOR_PROMPT, count=len(token_ids))],
+            authors=[pb.AuthorRun(author=author, count=len(token_ids))],  # type: ignore[arg-type]
         )
         given = pb.Prompt(tail=ids) if self.attached.HasField("node") else pb.Prompt(fresh=ids)
         given.results.extend(results)

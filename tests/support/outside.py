@@ -8,8 +8,9 @@ from hashlib import blake2b
 from itertools import count
 
 from engine.core.trajectory.events import Acted, AnyEvent, Asked, Begun, Dropped, Replied, Streamed
-from engine.core.trajectory.forest import DIGEST_BYTES, Forest
+from engine.core.trajectory.forest import Forest
 from engine.core.trajectory.state import EMPTY, State, apply
+from toolwright.ingress.limits import DIGEST_BYTES
 from toolwright.types import (
     Author,
     FinishKind,

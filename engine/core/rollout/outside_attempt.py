@@ -47,6 +47,7 @@ from engine.core.trajectory.forest import Forest, Match
 from engine.core.trajectory.log import AttemptLog
 from engine.core.trajectory.state import LogError
 from engine.errors import AttemptFailed, first_of_group
+from toolwright.ingress.limits import MOST_AT_ONCE, MOST_CHOICES, MOST_RESULT
 from toolwright.recipe import Agent
 from toolwright.types import (
     ActionTimings,
@@ -63,10 +64,6 @@ GRACE_S = 15.0
 RETURN_S = 60.0
 """The same after a restart of the engine, because the ingress must find the engine first."""
 MOST_CALLS = 1024
-MOST_AT_ONCE = 16
-MOST_CHOICES = 16
-MOST_RESULT = 1 << 16
-"""Characters of a tool's result that the record keeps."""
 MOST_ERROR = 500
 
 log = structlog.get_logger("ingress")

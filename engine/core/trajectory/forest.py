@@ -34,8 +34,6 @@ from engine.core.trajectory.partials import with_part
 from engine.types import Generated
 from toolwright.types import Ids, Segment, ids
 
-DIGEST_BYTES = 16
-
 
 class Node(msgspec.Struct, frozen=True, kw_only=True):
     """One completion of a call."""

@@ -16,13 +16,14 @@ from engine.core.rollout.outside_requests import (
     ReadCall,
     Refusal,
 )
-from engine.core.trajectory.forest import DIGEST_BYTES, Match, Node
+from engine.core.trajectory.forest import Match, Node
 from engine.serving.ingress.agents import Agents
 from engine.serving.ingress.keys import KeyUse
 from engine.types import Codec
 from toolwright import wire
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.common.v1 import trajectory_pb2
+from toolwright.ingress.limits import DIGEST_BYTES, MOST_STOPS
 from toolwright.ingress.v1 import ingress_pb2 as pb
 from toolwright.ingress.v1 import ingress_pb2_grpc
 from toolwright.rpc.errors import ServiceError, abort, answers_errors
@@ -30,7 +31,6 @@ from toolwright.types import Author, Floats, Ids, RewardPart, StopReason
 
 LONGEST_TAKE_WAIT = 60.0
 """Longest wait of a Take for a trajectory, in seconds; the worker repeats it."""
-MOST_STOPS = 32
 RETRY_S = 1.0
 """Time after which a request whose attempt did not go on yet may be repeated, in seconds."""
 
@@ -303,9 +303,9 @@ def _prompt(prompt: pb.Prompt) -> PromptIds:
     given = getattr(prompt, kind)
     if len(given.token_ids) != 4 * given.token_count:
         raise _unfit(f"{len(given.token_ids)} bytes are not {given.token_count} ids", "token_ids")
-    authors = tuple((Author(run.author), run.count) for run in given.authors)
-    if any(author not in _PROMPT_AUTHORS for author, _count in authors):
+    if any(run.author not in _PROMPT_AUTHORS for run in given.authors):
         raise _unfit("an author of a prompt is PROMPT, TOOL, TEMPLATE, SYSTEM or MEMORY", "authors")
+    authors = tuple((Author(run.author), run.count) for run in given.authors)
     if sum(count for _author, count in authors) != given.token_count:
         raise _unfit("the authors' counts do not add up to token_count", "authors")
     return PromptIds(

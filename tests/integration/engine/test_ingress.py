@@ -236,6 +236,16 @@ async def test_refusals_name_their_reason(world: MakeWorld) -> None:
         await client.end(taken.key)
 
 
+@pytest.mark.parametrize("author", [0, trajectory_pb2.AUTHOR_MODEL, 99])
+async def test_a_prompt_by_another_author_is_refused(world: MakeWorld, author: int) -> None:
+    here = await world()
+    async with served(here) as (_run, client):
+        talk = await client.ask((await client.take()).key, ["q"])
+        await talk.prompt(author=author)
+        with pytest.raises(ServiceError, match="an author of a prompt is"):
+            await talk.completions()
+
+
 async def test_a_constrained_or_aside_completion_is_recorded_and_not_trained(
     world: MakeWorld,
 ) -> None:

@@ -12,12 +12,13 @@ from typing import Any
 import aiohttp
 import pytest
 
-from ingress import server
+from ingress import model_call, server
 from ingress.errors import StartError
 from tests.support.agents import END, TOOLS, Served, call_text, served_agents
 from tests.support.families import write_family
 from tests.support.policy import write_policy
 from toolwright.common.v1 import reasons_pb2 as reasons
+from toolwright.process.backoff import Backoff
 from toolwright.rpc.errors import ServiceError
 from toolwright.wire import unpack
 
@@ -312,6 +313,24 @@ async def test_a_stream_whose_call_is_lost_ends_with_an_error(served: Served) ->
     assert "lost a call" in found[-1]["error"]["message"]
     assert "data: [DONE]" not in found
     assert not served.engine.nodes
+
+
+async def test_a_lost_call_begins_again_after_a_pause(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses = []
+
+    class Noted(Backoff):
+        def pause(self, tries: int) -> float:
+            pauses.append(tries)
+            return 0.0
+
+    monkeypatch.setattr(model_call, "LOST_BACKOFF", Noted(1.0, 1.0))
+    failure = ServiceError(reasons.ERROR_REASON_DRAINING, "bye", retry_after=0.01)
+    served.engine.failures += [("choice", failure)] * 2
+    status, body = await answered(served.url, asking(n=2))
+    assert (status, len(body["choices"])) == (200, 2)
+    assert pauses == [0, 1]
 
 
 async def test_the_end_waits_until_the_call_is_on_disk(served: Served) -> None:
