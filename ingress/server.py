@@ -4,6 +4,7 @@ A key names a trajectory. It stands in the path (`/t/KEY/v1/...`, `/t/KEY/a/AGEN
 bearer token or `x-api-key` of `/v1/...`.
 
 Invariants
+- A key is checked before anything of a body is read.
 - The end of a response goes out after the engine has the call on disk.
 - A stream says something at least every 3 s. An outage of the engine delays a response.
 - A refusal before the first byte of a stream has its status; a later one is an event of the stream.
@@ -12,14 +13,13 @@ Invariants
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, suppress
 from functools import partial
-from typing import Any
 
 import orjson
 import structlog
-from aiohttp import hdrs, web
+from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from ingress.config import ASIDE, POLICY, IngressTable
@@ -28,24 +28,24 @@ from ingress.dialects.messages import MESSAGES
 from ingress.dialects.responses import RESPONSES
 from ingress.dialects.types import Dialect, Reply, ServerEvent
 from ingress.errors import ApiError
-from ingress.link import BrokenOrder, CallLost, EngineLink
+from ingress.keys import KeyChecks, agent_of, key_of
+from ingress.link import BrokenOrder, EngineLink
 from ingress.model_call import Text, prepare
+from ingress.refusals import FAILURES, api_error, json_response, refusal
 from ingress.text.tails import Tails
 from ingress.types import CallEnd, ModelRequest, Said
-from toolwright.common.v1 import reasons_pb2 as reasons
-from toolwright.rpc.errors import ServiceError, TransportError
 from toolwright.rpc.http_server import HttpServer, body_of
 
 KEEP_ALIVE_SECONDS = 3.0
 MOST_BODY_BYTES = 64 << 20
 RETRY_HEADER = "x-stainless-retry-count"
 """Header of OpenAI's and Anthropic's clients: above 0, the request is a retry."""
-AGENT_HEADER = "x-toolwright-agent"
-LONGEST_AGENT = 64
-"""Characters of an agent's label that are kept."""
 
 DIALECTS = {"chat/completions": CHAT, "responses": RESPONSES, "messages": MESSAGES}
 """The APIs, by their path below a base URL."""
+
+Answer = Callable[[web.Request, Dialect, str], Awaitable[web.StreamResponse]]
+"""Answers a request whose key (the last argument) is checked."""
 
 log = structlog.get_logger("ingress")
 
@@ -59,13 +59,16 @@ class IngressServer(HttpServer):
         self._link = link
         self._text = text
         self._table = table
+        self._keys = KeyChecks(link)
         self.in_flight = 0
         """Calls that are not answered yet."""
         app = web.Application(client_max_size=MOST_BODY_BYTES)
         for base in ("/v1", "/t/{key}/v1", "/t/{key}/a/{agent}/v1"):
             for path, dialect in DIALECTS.items():
-                app.router.add_post(f"{base}/{path}", self._serves(dialect))
-            app.router.add_post(f"{base}/messages/count_tokens", self._count)
+                app.router.add_post(f"{base}/{path}", self._guarded(self._answer, dialect))
+            app.router.add_post(
+                f"{base}/messages/count_tokens", self._guarded(self._count, MESSAGES)
+            )
             app.router.add_get(f"{base}/models", self._models)
         app.router.add_get("/health", self._health)
         super().__init__(
@@ -88,46 +91,45 @@ class IngressServer(HttpServer):
         ]
         return web.json_response({"object": "list", "data": data})
 
-    async def _count(self, request: web.Request) -> web.Response:
-        """Tokens of an Anthropic request, as the policy's own tokenizer counts them."""
-        try:
-            _key(request)
-            body = await _body(request)
-
-            def count(tails: Tails) -> int:
-                asked = _read(MESSAGES, body)
-                return len(tails.fresh(asked.messages, asked.tools).token_ids)
-
-            return _json({"input_tokens": await self._text.workers.run(count)})
-        except ApiError as error:
-            return _refusal(error, MESSAGES)
-        except (ValueError, RecursionError) as error:
-            return _refusal(ApiError(str(error)), MESSAGES)
-
-    def _serves(self, dialect: Dialect) -> Handler:
-        """The handler of a dialect's model calls."""
+    def _guarded(self, answer: Answer, dialect: Dialect) -> Handler:
+        """The handler of a route: it checks the key before `answer` reads the body."""
 
         async def handle(request: web.Request) -> web.StreamResponse:
             self.in_flight += 1
             try:
-                return await self._answer(request, dialect)
-            except _FAILURES as error:
-                return _refusal(api_error(error), dialect)
+                key = key_of(request)
+                await self._keys.check(key)
+                with self._keys.request(key):
+                    return await answer(request, dialect, key)
+            except FAILURES as error:
+                return refusal(api_error(error), dialect.error)
             finally:
                 self.in_flight -= 1
 
         return handle
 
-    async def _answer(self, request: web.Request, dialect: Dialect) -> web.StreamResponse:
-        key = _key(request)
+    async def _count(self, request: web.Request, dialect: Dialect, key: str) -> web.Response:
+        """Tokens of a request, as the policy's own tokenizer counts them."""
+        body = await _body(request)
+
+        def count(tails: Tails) -> int:
+            asked = _read(dialect, body)
+            return len(tails.fresh(asked.messages, asked.tools).token_ids)
+
+        try:
+            return json_response({"input_tokens": await self._text.workers.run(count)})
+        except (ValueError, RecursionError) as error:
+            raise ApiError(str(error)) from error
+
+    async def _answer(self, request: web.Request, dialect: Dialect, key: str) -> web.StreamResponse:
         read = partial(_read, dialect)
         call = await prepare(read, await _body(request), self._text, self._table)
-        events = call.events(self._link, key=key, agent=_agent(request), retry=_is_retry(request))
+        events = call.events(self._link, key=key, agent=agent_of(request), retry=_is_retry(request))
         reply = dialect.reply(call.request)
         async with aclosing(events):
             if call.request.stream:
                 return await _Stream(request, reply).send(events)
-            return _json(reply.whole(await _end(events)))
+            return json_response(reply.whole(await _end(events)))
 
 
 async def _body(request: web.Request) -> bytes:
@@ -146,32 +148,6 @@ def _read(dialect: Dialect, body: bytes) -> ModelRequest:
     except orjson.JSONDecodeError as error:
         raise ApiError(f"the body is not JSON: {error}") from error
     return dialect.read(found)
-
-
-def _key(request: web.Request) -> str:
-    """The trajectory's key. Raises ApiError without one."""
-    bearer = request.headers.get(hdrs.AUTHORIZATION, "")
-    scheme, _, token = bearer.partition(" ")
-    found = (
-        request.match_info.get("key")
-        or (token.strip() if scheme.lower() == "bearer" else "")
-        or request.headers.get("x-api-key", "")
-    )
-    if not found or not found.isascii():
-        raise ApiError(
-            "the request has no key: send the trajectory's as bearer token, as x-api-key, or in "
-            "the path",
-            status=401,
-            kind="authentication_error",
-            code="invalid_api_key",
-        )
-    return found
-
-
-def _agent(request: web.Request) -> str:
-    """Label of the agent; "" without one."""
-    found = request.match_info.get("agent", "") or request.headers.get(AGENT_HEADER, "")
-    return found[:LONGEST_AGENT].encode("utf-8", "replace").decode()
 
 
 def _is_retry(request: web.Request) -> bool:
@@ -208,7 +184,7 @@ class _Stream:
                     await response.write(_lines(self._reply.said(event)))
         except ConnectionResetError:
             log.debug("client left")
-        except _FAILURES as error:
+        except FAILURES as error:
             if self._response is None:
                 raise
             with suppress(ConnectionResetError):
@@ -244,60 +220,6 @@ async def _paced(
     finally:
         waiting.cancel()
         await asyncio.wait((waiting,))
-
-
-_FAILURES = (ApiError, ServiceError, TransportError, CallLost, BrokenOrder)
-
-
-def api_error(error: Exception) -> ApiError:
-    """A call's failure as the client sees it."""
-    if isinstance(error, ApiError):
-        return error
-    if not isinstance(error, ServiceError):
-        log.warning("call failed", error=str(error))
-        return ApiError(str(error), status=500, kind="server_error")
-    match error.reason:
-        case reasons.ERROR_REASON_SESSION_NOT_FOUND:
-            return ApiError(
-                "no trajectory has this key",
-                status=401,
-                kind="authentication_error",
-                code="invalid_api_key",
-            )
-        case reasons.ERROR_REASON_SESSION_CLOSED:
-            return ApiError(error.message, status=410, code="trajectory_ended")
-        case reasons.ERROR_REASON_CONTEXT_FULL:
-            # Agents look for the code, or for OpenAI's own words.
-            return ApiError(
-                f"This model's maximum context length is exceeded: {error.message}",
-                code="context_length_exceeded",
-                param="messages",
-            )
-        case reasons.ERROR_REASON_TOO_MANY_CALLS:
-            return ApiError(
-                error.message,
-                status=429,
-                kind="rate_limit_error",
-                code="too_many_calls",
-                retry_after=1.0,
-            )
-        case reasons.ERROR_REASON_INVALID_REQUEST:
-            return ApiError(error.message)
-    log.warning("call failed", error=str(error))
-    return ApiError(str(error), status=500, kind="server_error")
-
-
-def _refusal(error: ApiError, dialect: Dialect) -> web.Response:
-    response = _json(dialect.error(error), error.status)
-    if error.retry_after is not None:
-        response.headers["Retry-After"] = f"{error.retry_after:.0f}"
-    return response
-
-
-def _json(body: Any, status: int = 200) -> web.Response:
-    return web.Response(
-        body=orjson.dumps(body), status=status, headers={"Content-Type": "application/json"}
-    )
 
 
 def _lines(events: list[ServerEvent]) -> bytes:

@@ -1,7 +1,7 @@
 """`toolwright.ingress.v1` with scripted completions, on a real port.
 
 It matches requests to calls as the contract says, keeps every call's ids, and replays marked
-retries. It samples nothing, keeps no journal, and serves Generate alone.
+retries. It samples nothing, keeps no journal, and serves Generate and CheckKey alone.
 
 Invariants
 - A call's prompt is the recorded ids of the matched call and the tail, or the fresh ids.
@@ -63,12 +63,15 @@ class ScriptedEngine(ingress_pb2_grpc.IngressServiceServicer):
 
     script: Script
     keys: frozenset[str] = frozenset({"key"})
+    reward_keys: frozenset[str] = frozenset()
     context: int = 1 << 20
     ends: Mapping[int, str] = field(default_factory=dict)
     chunk: int = 4
     """Tokens of one Delta."""
     nodes: list[ScriptedNode] = field(default_factory=list)
     calls: list[ScriptedCall] = field(default_factory=list)
+    checked: list[str] = field(default_factory=list)
+    """Keys that CheckKey got."""
     failures: list[tuple[str, ServiceError]] = field(default_factory=list)
     """(before which step, the error): each ends one call. Steps: ask, delta, choice (the second
     completion), durable."""
@@ -107,6 +110,14 @@ class ScriptedEngine(ingress_pb2_grpc.IngressServiceServicer):
             await self._server.stop(0)
             self._server = None
 
+    async def CheckKey(self, request: pb.CheckKeyRequest, context: Any) -> pb.CheckKeyResponse:
+        self.checked.append(request.key)
+        if request.key in self.reward_keys:
+            return pb.CheckKeyResponse(use=pb.KEY_USE_REPORT)
+        if request.key not in self.keys:
+            await abort(context, _no_key())
+        return pb.CheckKeyResponse(use=pb.KEY_USE_CALLS)
+
     async def Generate(
         self, requests: AsyncIterator[pb.GenerateRequest], context: Any
     ) -> AsyncIterator[pb.GenerateResponse]:
@@ -125,7 +136,7 @@ class ScriptedEngine(ingress_pb2_grpc.IngressServiceServicer):
         ask = (await anext(requests)).ask
         self._fail("ask")
         if ask.key not in self.keys:
-            raise ServiceError(reasons.ERROR_REASON_SESSION_NOT_FOUND, "no trajectory has the key")
+            raise _no_key()
         recorded = self._replies.get(ask.request_digest) if ask.retry else None
         if recorded is not None:
             yield pb.GenerateResponse(replay=pb.Replay(completions=recorded))
@@ -239,6 +250,10 @@ class ScriptedEngine(ingress_pb2_grpc.IngressServiceServicer):
     def _fail(self, step: str) -> None:
         if self.failures and self.failures[0][0] == step:
             raise self.failures.pop(0)[1]
+
+
+def _no_key() -> ServiceError:
+    return ServiceError(reasons.ERROR_REASON_SESSION_NOT_FOUND, "no trajectory has the key")
 
 
 def _ids(message: pb.Ids) -> tuple[int, ...]:

@@ -50,6 +50,7 @@ _ENDS: Mapping[int, StopReason] = {
     pb.OUTCOME_TIMED_OUT: StopReason.TRAJECTORY_TIMEOUT,
     pb.OUTCOME_INFRASTRUCTURE: StopReason.INFRASTRUCTURE_ERROR,
 }
+_USES = {KeyUse.CALLS: pb.KEY_USE_CALLS, KeyUse.REWARD: pb.KEY_USE_REPORT}
 _PROMPT_AUTHORS = (Author.PROMPT, Author.TOOL, Author.TEMPLATE, Author.SYSTEM, Author.MEMORY)
 
 
@@ -71,6 +72,13 @@ class IngressServicer(ingress_pb2_grpc.IngressServiceServicer):
             await abort(context, ServiceError(_REASONS[error.refusal], str(error)))
         except ServiceError as error:
             await abort(context, error)
+
+    @answers_errors
+    async def CheckKey(self, request: pb.CheckKeyRequest, context: Context) -> pb.CheckKeyResponse:
+        for use, named in _USES.items():
+            if self._agents.keys.attempt(request.key, use) is not None:
+                return pb.CheckKeyResponse(use=named)
+        raise _no_key()
 
     @answers_errors
     async def Take(self, request: pb.TakeRequest, context: Context) -> pb.TakeResponse:
@@ -236,9 +244,7 @@ class IngressServicer(ingress_pb2_grpc.IngressServiceServicer):
                     subject="key",
                     fix="report with the reward key and make calls with the other one",
                 )
-            raise ServiceError(
-                reasons.ERROR_REASON_SESSION_NOT_FOUND, "no trajectory has this key", subject="key"
-            )
+            raise _no_key()
         try:
             return await self._agents.attempt(name)
         except TimeoutError as error:
@@ -348,6 +354,12 @@ def _finished(node: Node, sent: int) -> pb.Finished:
         completion_tokens=len(acted.token_ids),
         prompt_tokens=node.start,
         node=node.number,
+    )
+
+
+def _no_key() -> ServiceError:
+    return ServiceError(
+        reasons.ERROR_REASON_SESSION_NOT_FOUND, "no trajectory has this key", subject="key"
     )
 
 

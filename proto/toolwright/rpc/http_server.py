@@ -126,7 +126,10 @@ def address_of(listen: str, reachable: bool, option: str, fix: str) -> tuple[str
 
 async def body_of(request: web.Request) -> bytes:
     """The complete body, as it was sent. Raises aiohttp's errors for a body that is too large or
-    too slow."""
+    too slow. A body that is too large by its own head is not read."""
+    most = request.client_max_size
+    if most and (request.content_length or 0) > most:
+        raise web.HTTPRequestEntityTooLarge(most, request.content_length or 0)
     try:
         async with asyncio.timeout(BODY_SECONDS):
             return await request.read()

@@ -236,6 +236,19 @@ async def test_refusals_name_their_reason(world: MakeWorld) -> None:
         await client.end(taken.key)
 
 
+async def test_a_key_is_checked_without_its_trajectory(world: MakeWorld) -> None:
+    here = await world()
+    async with served(here, task=REPORTS) as (_run, client):
+        taken = await client.take()
+        for _ in range(2):
+            assert await client.use_of(taken.key) == pb.KEY_USE_CALLS
+            assert await client.use_of(taken.reward_key) == pb.KEY_USE_REPORT
+            await client.end(taken.key)
+        with pytest.raises(ServiceError) as refused:
+            await client.use_of(f"{taken.key}x")
+    assert refused.value.reason == reasons.ERROR_REASON_SESSION_NOT_FOUND
+
+
 @pytest.mark.parametrize("author", [0, trajectory_pb2.AUTHOR_MODEL, 99])
 async def test_a_prompt_by_another_author_is_refused(world: MakeWorld, author: int) -> None:
     here = await world()

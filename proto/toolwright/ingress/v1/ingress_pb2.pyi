@@ -22,6 +22,28 @@ else:
 
 DESCRIPTOR: google.protobuf.descriptor.FileDescriptor
 
+class _KeyUse:
+    ValueType = typing.NewType("ValueType", builtins.int)
+    V: typing_extensions.TypeAlias = ValueType
+
+class _KeyUseEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_KeyUse.ValueType], builtins.type):
+    DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
+    KEY_USE_UNSPECIFIED: _KeyUse.ValueType  # 0
+    KEY_USE_CALLS: _KeyUse.ValueType  # 1
+    """Model calls."""
+    KEY_USE_REPORT: _KeyUse.ValueType  # 2
+    """Report."""
+
+class KeyUse(_KeyUse, metaclass=_KeyUseEnumTypeWrapper):
+    """What a key is for."""
+
+KEY_USE_UNSPECIFIED: KeyUse.ValueType  # 0
+KEY_USE_CALLS: KeyUse.ValueType  # 1
+"""Model calls."""
+KEY_USE_REPORT: KeyUse.ValueType  # 2
+"""Report."""
+global___KeyUse = KeyUse
+
 class _Outcome:
     ValueType = typing.NewType("ValueType", builtins.int)
     V: typing_extensions.TypeAlias = ValueType
@@ -555,6 +577,36 @@ class Durable(google.protobuf.message.Message):
     ) -> None: ...
 
 global___Durable = Durable
+
+@typing.final
+class CheckKeyRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    KEY_FIELD_NUMBER: builtins.int
+    key: builtins.str
+    def __init__(
+        self,
+        *,
+        key: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["key", b"key"]) -> None: ...
+
+global___CheckKeyRequest = CheckKeyRequest
+
+@typing.final
+class CheckKeyResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    USE_FIELD_NUMBER: builtins.int
+    use: global___KeyUse.ValueType
+    def __init__(
+        self,
+        *,
+        use: global___KeyUse.ValueType = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["use", b"use"]) -> None: ...
+
+global___CheckKeyResponse = CheckKeyResponse
 
 @typing.final
 class TakeRequest(google.protobuf.message.Message):
