@@ -30,6 +30,7 @@ LONGEST_KEY = 1024
 """Characters of a key."""
 
 CALLS, REPORT = pb.KEY_USE_CALLS, pb.KEY_USE_REPORT
+Uses = tuple[pb.KeyUse.ValueType, ...]
 
 
 class KeyChecks:
@@ -37,19 +38,19 @@ class KeyChecks:
 
     def __init__(self, link: EngineLink) -> None:
         self._link = link
-        self._uses: dict[str, int] = {}
+        self._uses: dict[str, pb.KeyUse.ValueType] = {}
         self._requests = Counter[str]()
 
-    async def check(self, key: str, use: pb.KeyUse.ValueType = CALLS) -> None:
-        """Waits for an engine that is away. Raises ApiError for a key that is not for the use,
-        ServiceError for an unknown one."""
+    async def check(self, key: str, uses: Uses) -> pb.KeyUse.ValueType:
+        """The key's use. Waits for an engine that is away. Raises ApiError for a key that is for
+        none of the uses, ServiceError for an unknown one."""
         found = self._uses.get(key)
         if found is None:
             found = await self._link.use_of_key(key)
             if len(self._uses) >= MOST_KEYS:
                 del self._uses[next(iter(self._uses))]
             self._uses[key] = found
-        if found != use:
+        if found not in uses:
             raise ApiError(
                 "the key is not for this use: report with the reward key, and make calls with the "
                 "other one",
@@ -57,6 +58,7 @@ class KeyChecks:
                 kind="permission_error",
                 code="wrong_key",
             )
+        return found
 
     @contextmanager
     def request(self, key: str) -> Iterator[None]:

@@ -102,6 +102,15 @@ class EngineLink:
         found: pb.CheckKeyResponse = await self._answer(self._stub.CheckKey, request)
         return found.use
 
+    async def report(self, request: pb.ReportRequest) -> None:
+        """Reports a reward; the engine has it on disk. Raises as `use_of_key`."""
+        await self._answer(self._stub.Report, request)
+
+    async def end(self, request: pb.EndedRequest) -> int:
+        """Ends a trajectory; the number of its calls. Raises as `use_of_key`."""
+        found: pb.EndedResponse = await self._answer(self._stub.Ended, request)
+        return found.calls
+
     async def _answer(self, method: Callable[..., Awaitable[Answer]], request: Any) -> Answer:
         """The response to a request that may be repeated. An outage of the engine delays it."""
         for failures in count():

@@ -18,11 +18,14 @@ from ingress.config import ASIDE, POLICY, IngressTable
 from ingress.errors import ApiError, wrong
 from ingress.link import CallLost, EngineLink, Event, ids_message
 from ingress.readers.registry import calls_required, chosen, make_reader
+from ingress.response_ids import response_id
 from ingress.text.completion import Completion, message_of
 from ingress.text.tails import PromptIds, Tails
 from ingress.text.workers import TextWorkers
 from ingress.types import (
+    Begun,
     CallEnd,
+    CallEvent,
     Complete,
     Constraint,
     End,
@@ -74,19 +77,23 @@ class ModelCall:
 
     async def events(
         self, link: EngineLink, *, key: str, agent: str, retry: bool
-    ) -> AsyncGenerator[Said | CallEnd]:
-        """Pieces as they are certain, if the client streams; then the end.
+    ) -> AsyncGenerator[CallEvent]:
+        """Begun; pieces as they are certain, if the client streams; then the end. Begun comes again
+        if a call that is not streamed begins again.
 
         retry: the client marked the request as a retry. Raises ApiError, ServiceError,
         TransportError or CallLost.
         """
         ask = self._ask(key, agent, retry=retry)
+        begun: Begun | None = None
         for tries in count():
             self._begin()
             stream = link.generate(ask, self._prompt, self._reply)
             try:
                 async with aclosing(stream):
                     async for event in stream:
+                        if (first := self._begun(key, event)) not in (None, begun):
+                            yield (begun := first)
                         for said in await self._read(event):
                             yield said
             except CallLost:
@@ -97,6 +104,12 @@ class ModelCall:
             else:
                 break
         yield CallEnd(completions=tuple(one.complete() for one in self._choices), usage=self._usage)
+
+    def _begun(self, key: str, event: Event) -> Begun | None:
+        if isinstance(event, pb.Durable):
+            return None
+        node = event.node - event.choice
+        return Begun(response=response_id(key, self._digests.request, node))
 
     def _begin(self) -> None:
         self._choices = [self._choice(number) for number in range(self.request.n)]

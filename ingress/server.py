@@ -16,6 +16,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, suppress
 from functools import partial
+from typing import NamedTuple
 
 import orjson
 import structlog
@@ -28,12 +29,14 @@ from ingress.dialects.messages import MESSAGES
 from ingress.dialects.responses import RESPONSES
 from ingress.dialects.types import Dialect, Reply, ServerEvent
 from ingress.errors import ApiError
-from ingress.keys import KeyChecks, agent_of, key_of
+from ingress.keys import CALLS, REPORT, KeyChecks, Uses, agent_of, key_of
 from ingress.link import BrokenOrder, EngineLink
 from ingress.model_call import Text, prepare
 from ingress.refusals import FAILURES, api_error, json_response, refusal
+from ingress.reports import end_of, read_object, report_of
 from ingress.text.tails import Tails
-from ingress.types import CallEnd, ModelRequest, Said
+from ingress.types import Begun, CallEnd, CallEvent, ModelRequest
+from toolwright.ingress.v1 import ingress_pb2 as pb
 from toolwright.rpc.http_server import HttpServer, body_of
 
 KEEP_ALIVE_SECONDS = 3.0
@@ -44,8 +47,15 @@ RETRY_HEADER = "x-stainless-retry-count"
 DIALECTS = {"chat/completions": CHAT, "responses": RESPONSES, "messages": MESSAGES}
 """The APIs, by their path below a base URL."""
 
-Answer = Callable[[web.Request, Dialect, str], Awaitable[web.StreamResponse]]
-"""Answers a request whose key (the last argument) is checked."""
+
+class Caller(NamedTuple):
+    """A key that was checked."""
+
+    key: str
+    use: pb.KeyUse.ValueType
+
+
+Answer = Callable[[web.Request, Dialect, Caller], Awaitable[web.StreamResponse]]
 
 log = structlog.get_logger("ingress")
 
@@ -62,7 +72,7 @@ class IngressServer(HttpServer):
         self._keys = KeyChecks(link)
         self.in_flight = 0
         """Calls that are not answered yet."""
-        app = web.Application(client_max_size=MOST_BODY_BYTES)
+        app = web.Application(client_max_size=MOST_BODY_BYTES, middlewares=[_in_shape])
         for base in ("/v1", "/t/{key}/v1", "/t/{key}/a/{agent}/v1"):
             for path, dialect in DIALECTS.items():
                 app.router.add_post(f"{base}/{path}", self._guarded(self._answer, dialect))
@@ -70,6 +80,8 @@ class IngressServer(HttpServer):
                 f"{base}/messages/count_tokens", self._guarded(self._count, MESSAGES)
             )
             app.router.add_get(f"{base}/models", self._models)
+            app.router.add_post(f"{base}/reward", self._guarded(self._reward, CHAT, (REPORT,)))
+            app.router.add_post(f"{base}/end", self._guarded(self._end, CHAT, (CALLS, REPORT)))
         app.router.add_get("/health", self._health)
         super().__init__(
             app,
@@ -78,6 +90,7 @@ class IngressServer(HttpServer):
             insecure=False,
             insecure_option="another address",
             public=True,
+            refuse=_refuse,
         )
 
     async def _health(self, request: web.Request) -> web.Response:
@@ -91,16 +104,27 @@ class IngressServer(HttpServer):
         ]
         return web.json_response({"object": "list", "data": data})
 
-    def _guarded(self, answer: Answer, dialect: Dialect) -> Handler:
+    async def _reward(self, request: web.Request, _: Dialect, caller: Caller) -> web.Response:
+        """Takes a reward: of the trajectory, or of the response that the body names."""
+        await self._link.report(report_of(read_object(await _body(request)), caller.key))
+        return json_response({"status": "recorded"})
+
+    async def _end(self, request: web.Request, _: Dialect, caller: Caller) -> web.Response:
+        """Ends the trajectory. The first end counts."""
+        body, by_agent = read_object(await _body(request)), caller.use == CALLS
+        calls = await self._link.end(end_of(body, caller.key, by_agent=by_agent))
+        return json_response({"status": "ended", "calls": calls})
+
+    def _guarded(self, answer: Answer, dialect: Dialect, uses: Uses = (CALLS,)) -> Handler:
         """The handler of a route: it checks the key before `answer` reads the body."""
 
         async def handle(request: web.Request) -> web.StreamResponse:
             self.in_flight += 1
             try:
                 key = key_of(request)
-                await self._keys.check(key)
+                use = await self._keys.check(key, uses)
                 with self._keys.request(key):
-                    return await answer(request, dialect, key)
+                    return await answer(request, dialect, Caller(key, use))
             except FAILURES as error:
                 return refusal(api_error(error), dialect.error)
             finally:
@@ -108,7 +132,7 @@ class IngressServer(HttpServer):
 
         return handle
 
-    async def _count(self, request: web.Request, dialect: Dialect, key: str) -> web.Response:
+    async def _count(self, request: web.Request, dialect: Dialect, _: Caller) -> web.Response:
         """Tokens of a request, as the policy's own tokenizer counts them."""
         body = await _body(request)
 
@@ -121,15 +145,41 @@ class IngressServer(HttpServer):
         except (ValueError, RecursionError) as error:
             raise ApiError(str(error)) from error
 
-    async def _answer(self, request: web.Request, dialect: Dialect, key: str) -> web.StreamResponse:
+    async def _answer(
+        self, request: web.Request, dialect: Dialect, caller: Caller
+    ) -> web.StreamResponse:
         read = partial(_read, dialect)
         call = await prepare(read, await _body(request), self._text, self._table)
-        events = call.events(self._link, key=key, agent=agent_of(request), retry=_is_retry(request))
+        events = call.events(
+            self._link, key=caller.key, agent=agent_of(request), retry=_is_retry(request)
+        )
         reply = dialect.reply(call.request)
         async with aclosing(events):
             if call.request.stream:
                 return await _Stream(request, reply).send(events)
-            return json_response(reply.whole(await _end(events)))
+            async for event in events:
+                if isinstance(event, Begun):
+                    reply.begin(event.response)
+                elif isinstance(event, CallEnd):
+                    return json_response(reply.whole(event))
+        raise BrokenOrder("a call ended without its end")
+
+
+def _refuse(request: web.Request, status: int, why: str) -> web.Response:
+    """A refusal of the server itself, in the shape of the path's API."""
+    shape = MESSAGES if "/messages" in request.path else CHAT
+    kind = {401: "authentication_error", 403: "permission_error", 404: "not_found_error"}
+    error = ApiError(why, status=status, kind=kind.get(status, "invalid_request_error"))
+    return refusal(error, shape.error)
+
+
+@web.middleware
+async def _in_shape(request: web.Request, handler: Handler) -> web.StreamResponse:
+    try:
+        return await handler(request)
+    except web.HTTPException as error:
+        why = f"{request.method} {request.path[:200]}: {error.reason}"
+        return _refuse(request, error.status, why)
 
 
 async def _body(request: web.Request) -> bytes:
@@ -155,14 +205,6 @@ def _is_retry(request: web.Request) -> bool:
     return count.isdecimal() and int(count[:9]) > 0
 
 
-async def _end(events: AsyncGenerator[Said | CallEnd]) -> CallEnd:
-    """The last event."""
-    async for event in events:
-        if isinstance(event, CallEnd):
-            return event
-    raise BrokenOrder("a call ended without its end")
-
-
 class _Stream:
     """One response as server-sent events."""
 
@@ -171,13 +213,15 @@ class _Stream:
         self._reply = reply
         self._response: web.StreamResponse | None = None
 
-    async def send(self, events: AsyncGenerator[Said | CallEnd]) -> web.StreamResponse:
+    async def send(self, events: AsyncGenerator[CallEvent]) -> web.StreamResponse:
         """Sends events until the end. Raises the call's errors before the first byte."""
         try:
             async for event in _paced(events):
                 response = await self._begun()
                 if event is None:
                     await response.write(b": keep-alive\n\n")
+                elif isinstance(event, Begun):
+                    await response.write(_lines(self._reply.begin(event.response)))
                 elif isinstance(event, CallEnd):
                     await response.write(_lines(self._reply.end(event)))
                 else:
@@ -197,13 +241,12 @@ class _Stream:
                 headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache"}
             )
             await self._response.prepare(self._request)
-            await self._response.write(_lines(self._reply.begin()))
         return self._response
 
 
 async def _paced(
-    events: AsyncGenerator[Said | CallEnd],
-) -> AsyncGenerator[Said | CallEnd | None]:
+    events: AsyncGenerator[CallEvent],
+) -> AsyncGenerator[CallEvent | None]:
     """The events, and None whenever there has been none for `KEEP_ALIVE_SECONDS`."""
     waiting = asyncio.ensure_future(anext(events, None))
     try:

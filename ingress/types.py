@@ -126,6 +126,13 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Begun:
+    """The first event: the engine has the call. response: id of the response, without a prefix."""
+
+    response: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Said:
     """A piece of a completion that is certain. number: a call's place among the choice's calls."""
 
@@ -152,3 +159,6 @@ class CallEnd:
 
     completions: tuple[Complete, ...]
     usage: Usage
+
+
+CallEvent = Begun | Said | CallEnd

@@ -1,7 +1,7 @@
 """`toolwright.ingress.v1` with scripted completions, on a real port.
 
 It matches requests to calls as the contract says, keeps every call's ids, and replays marked
-retries. It samples nothing, keeps no journal, and serves Generate and CheckKey alone.
+retries. It samples nothing, keeps no journal, and hands out no trajectories.
 
 Invariants
 - A call's prompt is the recorded ids of the matched call and the tail, or the fresh ids.
@@ -79,6 +79,8 @@ class ScriptedEngine(ingress_pb2_grpc.IngressServiceServicer):
     """No completion begins before it is set."""
     begun: asyncio.Event = field(default_factory=asyncio.Event)
     """The first prompt is here."""
+    reports: list[pb.ReportRequest] = field(default_factory=list)
+    ended: list[pb.EndedRequest] = field(default_factory=list)
     left: int = 0
     """Calls whose client has left them."""
     address: str = ""
@@ -117,6 +119,14 @@ class ScriptedEngine(ingress_pb2_grpc.IngressServiceServicer):
         if request.key not in self.keys:
             await abort(context, _no_key())
         return pb.CheckKeyResponse(use=pb.KEY_USE_CALLS)
+
+    async def Report(self, request: pb.ReportRequest, context: Any) -> pb.ReportResponse:
+        self.reports.append(request)
+        return pb.ReportResponse()
+
+    async def Ended(self, request: pb.EndedRequest, context: Any) -> pb.EndedResponse:
+        self.ended.append(request)
+        return pb.EndedResponse(calls=len(self.nodes))
 
     async def Generate(
         self, requests: AsyncIterator[pb.GenerateRequest], context: Any
@@ -223,6 +233,7 @@ class ScriptedEngine(ingress_pb2_grpc.IngressServiceServicer):
                 choice=choice,
                 token_ids=pack(completion[at:end], "i"),
                 logprobs=pack(logprobs[at:end], "f"),
+                node=len(self.nodes) + len(finished),
             )
             yield pb.GenerateResponse(delta=delta)
             at = end

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import time
-import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -174,12 +173,12 @@ class ChatReply:
     """Writes the responses of one call."""
 
     def __init__(self, request: ModelRequest) -> None:
-        response_id = f"chatcmpl-{uuid.uuid4().hex}"
-        self._head = {"id": response_id, "created": int(time.time()), "model": request.model}
+        self._head = {"id": "", "created": int(time.time()), "model": request.model}
         self._request = request
         self._begun: set[int] = set()
 
-    def begin(self) -> list[ServerEvent]:
+    def begin(self, response: str) -> list[ServerEvent]:
+        self._head["id"] = f"chatcmpl-{response}"
         return []
 
     def said(self, said: Said) -> list[ServerEvent]:

@@ -332,6 +332,7 @@ def _delta(node: Node, token_ids: Ids, logprobs: Floats) -> pb.Delta:
         choice=node.choice,
         token_ids=wire.pack(token_ids, "i"),
         logprobs=wire.pack(logprobs, "f"),
+        node=node.number,
     )
 
 

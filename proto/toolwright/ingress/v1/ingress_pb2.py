@@ -27,7 +27,7 @@ from toolwright.common.v1 import sampling_pb2 as toolwright_dot_common_dot_v1_do
 from toolwright.common.v1 import trajectory_pb2 as toolwright_dot_common_dot_v1_dot_trajectory__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#toolwright/ingress/v1/ingress.proto\x12\x15toolwright.ingress.v1\x1a\x1egoogle/protobuf/duration.proto\x1a#toolwright/common/v1/sampling.proto\x1a%toolwright/common/v1/trajectory.proto\"\xa4\x01\n\x0fGenerateRequest\x12)\n\x03\x61sk\x18\x01 \x01(\x0b\x32\x1a.toolwright.ingress.v1.AskH\x00\x12/\n\x06prompt\x18\x02 \x01(\x0b\x32\x1d.toolwright.ingress.v1.PromptH\x00\x12-\n\x05reply\x18\x03 \x01(\x0b\x32\x1c.toolwright.ingress.v1.ReplyH\x00\x42\x06\n\x04step\"\x97\x02\n\x10GenerateResponse\x12\x33\n\x08\x61ttached\x18\x01 \x01(\x0b\x32\x1f.toolwright.ingress.v1.AttachedH\x00\x12/\n\x06replay\x18\x02 \x01(\x0b\x32\x1d.toolwright.ingress.v1.ReplayH\x00\x12-\n\x05\x64\x65lta\x18\x03 \x01(\x0b\x32\x1c.toolwright.ingress.v1.DeltaH\x00\x12\x33\n\x08\x66inished\x18\x04 \x01(\x0b\x32\x1f.toolwright.ingress.v1.FinishedH\x00\x12\x31\n\x07\x64urable\x18\x05 \x01(\x0b\x32\x1e.toolwright.ingress.v1.DurableH\x00\x42\x06\n\x04step\"\xff\x02\n\x03\x41sk\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05\x61gent\x18\x02 \x01(\t\x12\x0c\n\x04root\x18\x03 \x01(\x0c\x12\x0f\n\x07\x64igests\x18\x04 \x01(\x0c\x12<\n\treasoning\x18\x05 \x03(\x0b\x32).toolwright.ingress.v1.Ask.ReasoningEntry\x12\x16\n\x0erequest_digest\x18\x06 \x01(\x0c\x12\r\n\x05retry\x18\x07 \x01(\x08\x12\t\n\x01n\x18\x08 \x01(\r\x12\x36\n\x08sampling\x18\t \x01(\x0b\x32$.toolwright.common.v1.SamplingParams\x12\x35\n\nconstraint\x18\n \x01(\x0b\x32!.toolwright.ingress.v1.Constraint\x12\r\n\x05stops\x18\x0b \x03(\t\x12\x0e\n\x06stream\x18\x0c \x01(\x08\x12\r\n\x05\x61side\x18\r \x01(\x08\x1a\x30\n\x0eReasoningEntry\x12\x0b\n\x03key\x18\x01 \x01(\r\x12\r\n\x05value\x18\x02 \x01(\x0c:\x02\x38\x01\"i\n\nConstraint\x12\x15\n\x0bjson_schema\x18\x01 \x01(\tH\x00\x12\x18\n\x0estructural_tag\x18\x02 \x01(\tH\x00\x12\x0f\n\x05regex\x18\x03 \x01(\tH\x00\x12\x0e\n\x04\x65\x62nf\x18\x04 \x01(\tH\x00\x42\t\n\x07grammar\"i\n\x08\x41ttached\x12\x11\n\x04node\x18\x01 \x01(\rH\x00\x88\x01\x01\x12\x0f\n\x07matched\x18\x02 \x01(\r\x12\x0c\n\x04room\x18\x03 \x01(\r\x12\x0e\n\x06tokens\x18\x04 \x01(\r\x12\x12\n\nturn_ended\x18\x05 \x01(\x08\x42\x07\n\x05_node\"\x9c\x01\n\x06Prompt\x12*\n\x04tail\x18\x01 \x01(\x0b\x32\x1a.toolwright.ingress.v1.IdsH\x00\x12+\n\x05\x66resh\x18\x02 \x01(\x0b\x32\x1a.toolwright.ingress.v1.IdsH\x00\x12\x32\n\x07results\x18\x03 \x03(\x0b\x32!.toolwright.ingress.v1.ReadResultB\x05\n\x03ids\"&\n\nReadResult\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04text\x18\x02 \x01(\t\"`\n\x03Ids\x12\x11\n\ttoken_ids\x18\x01 \x01(\x0c\x12\x13\n\x0btoken_count\x18\x02 \x01(\r\x12\x31\n\x07\x61uthors\x18\x03 \x03(\x0b\x32 .toolwright.ingress.v1.AuthorRun\"H\n\tAuthorRun\x12,\n\x06\x61uthor\x18\x01 \x01(\x0e\x32\x1c.toolwright.common.v1.Author\x12\r\n\x05\x63ount\x18\x02 \x01(\r\"<\n\x05\x44\x65lta\x12\x0e\n\x06\x63hoice\x18\x01 \x01(\r\x12\x11\n\ttoken_ids\x18\x02 \x01(\x0c\x12\x10\n\x08logprobs\x18\x03 \x01(\x0c\"\xc1\x01\n\x08\x46inished\x12\x0e\n\x06\x63hoice\x18\x01 \x01(\r\x12\x11\n\ttoken_ids\x18\x02 \x01(\x0c\x12\x10\n\x08logprobs\x18\x03 \x01(\x0c\x12\x32\n\x06\x66inish\x18\x04 \x01(\x0b\x32\".toolwright.common.v1.FinishReason\x12\x0c\n\x04stop\x18\x05 \x01(\t\x12\x19\n\x11\x63ompletion_tokens\x18\x06 \x01(\r\x12\x15\n\rprompt_tokens\x18\x07 \x01(\r\x12\x0c\n\x04node\x18\x08 \x01(\r\">\n\x06Replay\x12\x34\n\x0b\x63ompletions\x18\x01 \x03(\x0b\x32\x1f.toolwright.ingress.v1.Finished\">\n\x05Reply\x12\x35\n\x0b\x63ompletions\x18\x01 \x03(\x0b\x32 .toolwright.ingress.v1.Canonical\"^\n\tCanonical\x12\x0e\n\x06\x64igest\x18\x01 \x01(\x0c\x12\x11\n\treasoning\x18\x02 \x01(\x0c\x12.\n\x05\x63\x61lls\x18\x03 \x03(\x0b\x32\x1f.toolwright.ingress.v1.ReadCall\"O\n\x08ReadCall\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x11\n\targuments\x18\x03 \x01(\t\x12\x16\n\x0einvalid_reason\x18\x04 \x01(\t\"\t\n\x07\x44urable\"\x1e\n\x0f\x43heckKeyRequest\x12\x0b\n\x03key\x18\x01 \x01(\t\">\n\x10\x43heckKeyResponse\x12*\n\x03use\x18\x01 \x01(\x0e\x32\x1d.toolwright.ingress.v1.KeyUse\"V\n\x0bTakeRequest\x12\x0e\n\x06worker\x18\x01 \x01(\t\x12\x0e\n\x06number\x18\x02 \x01(\x04\x12\'\n\x04wait\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\"\x92\x01\n\x0cTakeResponse\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x12\n\nreward_key\x18\x02 \x01(\t\x12\x15\n\rtrajectory_id\x18\x03 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x04 \x01(\t\x12(\n\x04task\x18\x05 \x01(\x0b\x32\x1a.toolwright.common.v1.Task\x12\x0f\n\x07\x63ontext\x18\x06 \x01(\r\"\x89\x01\n\rReportRequest\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x13\n\x06reward\x18\x02 \x01(\x01H\x00\x88\x01\x01\x12/\n\x05parts\x18\x03 \x03(\x0b\x32 .toolwright.common.v1.RewardPart\x12\x11\n\x04node\x18\x04 \x01(\rH\x01\x88\x01\x01\x42\t\n\x07_rewardB\x07\n\x05_node\"\x10\n\x0eReportResponse\"{\n\x0c\x45ndedRequest\x12\x0b\n\x03key\x18\x01 \x01(\t\x12/\n\x07outcome\x18\x02 \x01(\x0e\x32\x1e.toolwright.ingress.v1.Outcome\x12\r\n\x05\x65rror\x18\x03 \x01(\t\x12\x13\n\x06\x61nswer\x18\x04 \x01(\tH\x00\x88\x01\x01\x42\t\n\x07_answer\"\x1e\n\rEndedResponse\x12\r\n\x05\x63\x61lls\x18\x01 \x01(\r*H\n\x06KeyUse\x12\x17\n\x13KEY_USE_UNSPECIFIED\x10\x00\x12\x11\n\rKEY_USE_CALLS\x10\x01\x12\x12\n\x0eKEY_USE_REPORT\x10\x02*{\n\x07Outcome\x12\x17\n\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x10\n\x0cOUTCOME_DONE\x10\x01\x12\x12\n\x0eOUTCOME_FAILED\x10\x02\x12\x1a\n\x16OUTCOME_INFRASTRUCTURE\x10\x03\x12\x15\n\x11OUTCOME_TIMED_OUT\x10\x04\x32\xca\x03\n\x0eIngressService\x12_\n\x08Generate\x12&.toolwright.ingress.v1.GenerateRequest\x1a\'.toolwright.ingress.v1.GenerateResponse(\x01\x30\x01\x12[\n\x08\x43heckKey\x12&.toolwright.ingress.v1.CheckKeyRequest\x1a\'.toolwright.ingress.v1.CheckKeyResponse\x12O\n\x04Take\x12\".toolwright.ingress.v1.TakeRequest\x1a#.toolwright.ingress.v1.TakeResponse\x12U\n\x06Report\x12$.toolwright.ingress.v1.ReportRequest\x1a%.toolwright.ingress.v1.ReportResponse\x12R\n\x05\x45nded\x12#.toolwright.ingress.v1.EndedRequest\x1a$.toolwright.ingress.v1.EndedResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#toolwright/ingress/v1/ingress.proto\x12\x15toolwright.ingress.v1\x1a\x1egoogle/protobuf/duration.proto\x1a#toolwright/common/v1/sampling.proto\x1a%toolwright/common/v1/trajectory.proto\"\xa4\x01\n\x0fGenerateRequest\x12)\n\x03\x61sk\x18\x01 \x01(\x0b\x32\x1a.toolwright.ingress.v1.AskH\x00\x12/\n\x06prompt\x18\x02 \x01(\x0b\x32\x1d.toolwright.ingress.v1.PromptH\x00\x12-\n\x05reply\x18\x03 \x01(\x0b\x32\x1c.toolwright.ingress.v1.ReplyH\x00\x42\x06\n\x04step\"\x97\x02\n\x10GenerateResponse\x12\x33\n\x08\x61ttached\x18\x01 \x01(\x0b\x32\x1f.toolwright.ingress.v1.AttachedH\x00\x12/\n\x06replay\x18\x02 \x01(\x0b\x32\x1d.toolwright.ingress.v1.ReplayH\x00\x12-\n\x05\x64\x65lta\x18\x03 \x01(\x0b\x32\x1c.toolwright.ingress.v1.DeltaH\x00\x12\x33\n\x08\x66inished\x18\x04 \x01(\x0b\x32\x1f.toolwright.ingress.v1.FinishedH\x00\x12\x31\n\x07\x64urable\x18\x05 \x01(\x0b\x32\x1e.toolwright.ingress.v1.DurableH\x00\x42\x06\n\x04step\"\xff\x02\n\x03\x41sk\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05\x61gent\x18\x02 \x01(\t\x12\x0c\n\x04root\x18\x03 \x01(\x0c\x12\x0f\n\x07\x64igests\x18\x04 \x01(\x0c\x12<\n\treasoning\x18\x05 \x03(\x0b\x32).toolwright.ingress.v1.Ask.ReasoningEntry\x12\x16\n\x0erequest_digest\x18\x06 \x01(\x0c\x12\r\n\x05retry\x18\x07 \x01(\x08\x12\t\n\x01n\x18\x08 \x01(\r\x12\x36\n\x08sampling\x18\t \x01(\x0b\x32$.toolwright.common.v1.SamplingParams\x12\x35\n\nconstraint\x18\n \x01(\x0b\x32!.toolwright.ingress.v1.Constraint\x12\r\n\x05stops\x18\x0b \x03(\t\x12\x0e\n\x06stream\x18\x0c \x01(\x08\x12\r\n\x05\x61side\x18\r \x01(\x08\x1a\x30\n\x0eReasoningEntry\x12\x0b\n\x03key\x18\x01 \x01(\r\x12\r\n\x05value\x18\x02 \x01(\x0c:\x02\x38\x01\"i\n\nConstraint\x12\x15\n\x0bjson_schema\x18\x01 \x01(\tH\x00\x12\x18\n\x0estructural_tag\x18\x02 \x01(\tH\x00\x12\x0f\n\x05regex\x18\x03 \x01(\tH\x00\x12\x0e\n\x04\x65\x62nf\x18\x04 \x01(\tH\x00\x42\t\n\x07grammar\"i\n\x08\x41ttached\x12\x11\n\x04node\x18\x01 \x01(\rH\x00\x88\x01\x01\x12\x0f\n\x07matched\x18\x02 \x01(\r\x12\x0c\n\x04room\x18\x03 \x01(\r\x12\x0e\n\x06tokens\x18\x04 \x01(\r\x12\x12\n\nturn_ended\x18\x05 \x01(\x08\x42\x07\n\x05_node\"\x9c\x01\n\x06Prompt\x12*\n\x04tail\x18\x01 \x01(\x0b\x32\x1a.toolwright.ingress.v1.IdsH\x00\x12+\n\x05\x66resh\x18\x02 \x01(\x0b\x32\x1a.toolwright.ingress.v1.IdsH\x00\x12\x32\n\x07results\x18\x03 \x03(\x0b\x32!.toolwright.ingress.v1.ReadResultB\x05\n\x03ids\"&\n\nReadResult\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04text\x18\x02 \x01(\t\"`\n\x03Ids\x12\x11\n\ttoken_ids\x18\x01 \x01(\x0c\x12\x13\n\x0btoken_count\x18\x02 \x01(\r\x12\x31\n\x07\x61uthors\x18\x03 \x03(\x0b\x32 .toolwright.ingress.v1.AuthorRun\"H\n\tAuthorRun\x12,\n\x06\x61uthor\x18\x01 \x01(\x0e\x32\x1c.toolwright.common.v1.Author\x12\r\n\x05\x63ount\x18\x02 \x01(\r\"J\n\x05\x44\x65lta\x12\x0e\n\x06\x63hoice\x18\x01 \x01(\r\x12\x11\n\ttoken_ids\x18\x02 \x01(\x0c\x12\x10\n\x08logprobs\x18\x03 \x01(\x0c\x12\x0c\n\x04node\x18\x04 \x01(\r\"\xc1\x01\n\x08\x46inished\x12\x0e\n\x06\x63hoice\x18\x01 \x01(\r\x12\x11\n\ttoken_ids\x18\x02 \x01(\x0c\x12\x10\n\x08logprobs\x18\x03 \x01(\x0c\x12\x32\n\x06\x66inish\x18\x04 \x01(\x0b\x32\".toolwright.common.v1.FinishReason\x12\x0c\n\x04stop\x18\x05 \x01(\t\x12\x19\n\x11\x63ompletion_tokens\x18\x06 \x01(\r\x12\x15\n\rprompt_tokens\x18\x07 \x01(\r\x12\x0c\n\x04node\x18\x08 \x01(\r\">\n\x06Replay\x12\x34\n\x0b\x63ompletions\x18\x01 \x03(\x0b\x32\x1f.toolwright.ingress.v1.Finished\">\n\x05Reply\x12\x35\n\x0b\x63ompletions\x18\x01 \x03(\x0b\x32 .toolwright.ingress.v1.Canonical\"^\n\tCanonical\x12\x0e\n\x06\x64igest\x18\x01 \x01(\x0c\x12\x11\n\treasoning\x18\x02 \x01(\x0c\x12.\n\x05\x63\x61lls\x18\x03 \x03(\x0b\x32\x1f.toolwright.ingress.v1.ReadCall\"O\n\x08ReadCall\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x11\n\targuments\x18\x03 \x01(\t\x12\x16\n\x0einvalid_reason\x18\x04 \x01(\t\"\t\n\x07\x44urable\"\x1e\n\x0f\x43heckKeyRequest\x12\x0b\n\x03key\x18\x01 \x01(\t\">\n\x10\x43heckKeyResponse\x12*\n\x03use\x18\x01 \x01(\x0e\x32\x1d.toolwright.ingress.v1.KeyUse\"V\n\x0bTakeRequest\x12\x0e\n\x06worker\x18\x01 \x01(\t\x12\x0e\n\x06number\x18\x02 \x01(\x04\x12\'\n\x04wait\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\"\x92\x01\n\x0cTakeResponse\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x12\n\nreward_key\x18\x02 \x01(\t\x12\x15\n\rtrajectory_id\x18\x03 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x04 \x01(\t\x12(\n\x04task\x18\x05 \x01(\x0b\x32\x1a.toolwright.common.v1.Task\x12\x0f\n\x07\x63ontext\x18\x06 \x01(\r\"\x89\x01\n\rReportRequest\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x13\n\x06reward\x18\x02 \x01(\x01H\x00\x88\x01\x01\x12/\n\x05parts\x18\x03 \x03(\x0b\x32 .toolwright.common.v1.RewardPart\x12\x11\n\x04node\x18\x04 \x01(\rH\x01\x88\x01\x01\x42\t\n\x07_rewardB\x07\n\x05_node\"\x10\n\x0eReportResponse\"{\n\x0c\x45ndedRequest\x12\x0b\n\x03key\x18\x01 \x01(\t\x12/\n\x07outcome\x18\x02 \x01(\x0e\x32\x1e.toolwright.ingress.v1.Outcome\x12\r\n\x05\x65rror\x18\x03 \x01(\t\x12\x13\n\x06\x61nswer\x18\x04 \x01(\tH\x00\x88\x01\x01\x42\t\n\x07_answer\"\x1e\n\rEndedResponse\x12\r\n\x05\x63\x61lls\x18\x01 \x01(\r*H\n\x06KeyUse\x12\x17\n\x13KEY_USE_UNSPECIFIED\x10\x00\x12\x11\n\rKEY_USE_CALLS\x10\x01\x12\x12\n\x0eKEY_USE_REPORT\x10\x02*{\n\x07Outcome\x12\x17\n\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x10\n\x0cOUTCOME_DONE\x10\x01\x12\x12\n\x0eOUTCOME_FAILED\x10\x02\x12\x1a\n\x16OUTCOME_INFRASTRUCTURE\x10\x03\x12\x15\n\x11OUTCOME_TIMED_OUT\x10\x04\x32\xca\x03\n\x0eIngressService\x12_\n\x08Generate\x12&.toolwright.ingress.v1.GenerateRequest\x1a\'.toolwright.ingress.v1.GenerateResponse(\x01\x30\x01\x12[\n\x08\x43heckKey\x12&.toolwright.ingress.v1.CheckKeyRequest\x1a\'.toolwright.ingress.v1.CheckKeyResponse\x12O\n\x04Take\x12\".toolwright.ingress.v1.TakeRequest\x1a#.toolwright.ingress.v1.TakeResponse\x12U\n\x06Report\x12$.toolwright.ingress.v1.ReportRequest\x1a%.toolwright.ingress.v1.ReportResponse\x12R\n\x05\x45nded\x12#.toolwright.ingress.v1.EndedRequest\x1a$.toolwright.ingress.v1.EndedResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,10 +36,10 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_ASK_REASONINGENTRY']._loaded_options = None
   _globals['_ASK_REASONINGENTRY']._serialized_options = b'8\001'
-  _globals['_KEYUSE']._serialized_start=2812
-  _globals['_KEYUSE']._serialized_end=2884
-  _globals['_OUTCOME']._serialized_start=2886
-  _globals['_OUTCOME']._serialized_end=3009
+  _globals['_KEYUSE']._serialized_start=2826
+  _globals['_KEYUSE']._serialized_end=2898
+  _globals['_OUTCOME']._serialized_start=2900
+  _globals['_OUTCOME']._serialized_end=3023
   _globals['_GENERATEREQUEST']._serialized_start=171
   _globals['_GENERATEREQUEST']._serialized_end=335
   _globals['_GENERATERESPONSE']._serialized_start=338
@@ -61,35 +61,35 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_AUTHORRUN']._serialized_start=1516
   _globals['_AUTHORRUN']._serialized_end=1588
   _globals['_DELTA']._serialized_start=1590
-  _globals['_DELTA']._serialized_end=1650
-  _globals['_FINISHED']._serialized_start=1653
-  _globals['_FINISHED']._serialized_end=1846
-  _globals['_REPLAY']._serialized_start=1848
-  _globals['_REPLAY']._serialized_end=1910
-  _globals['_REPLY']._serialized_start=1912
-  _globals['_REPLY']._serialized_end=1974
-  _globals['_CANONICAL']._serialized_start=1976
-  _globals['_CANONICAL']._serialized_end=2070
-  _globals['_READCALL']._serialized_start=2072
-  _globals['_READCALL']._serialized_end=2151
-  _globals['_DURABLE']._serialized_start=2153
-  _globals['_DURABLE']._serialized_end=2162
-  _globals['_CHECKKEYREQUEST']._serialized_start=2164
-  _globals['_CHECKKEYREQUEST']._serialized_end=2194
-  _globals['_CHECKKEYRESPONSE']._serialized_start=2196
-  _globals['_CHECKKEYRESPONSE']._serialized_end=2258
-  _globals['_TAKEREQUEST']._serialized_start=2260
-  _globals['_TAKEREQUEST']._serialized_end=2346
-  _globals['_TAKERESPONSE']._serialized_start=2349
-  _globals['_TAKERESPONSE']._serialized_end=2495
-  _globals['_REPORTREQUEST']._serialized_start=2498
-  _globals['_REPORTREQUEST']._serialized_end=2635
-  _globals['_REPORTRESPONSE']._serialized_start=2637
-  _globals['_REPORTRESPONSE']._serialized_end=2653
-  _globals['_ENDEDREQUEST']._serialized_start=2655
-  _globals['_ENDEDREQUEST']._serialized_end=2778
-  _globals['_ENDEDRESPONSE']._serialized_start=2780
-  _globals['_ENDEDRESPONSE']._serialized_end=2810
-  _globals['_INGRESSSERVICE']._serialized_start=3012
-  _globals['_INGRESSSERVICE']._serialized_end=3470
+  _globals['_DELTA']._serialized_end=1664
+  _globals['_FINISHED']._serialized_start=1667
+  _globals['_FINISHED']._serialized_end=1860
+  _globals['_REPLAY']._serialized_start=1862
+  _globals['_REPLAY']._serialized_end=1924
+  _globals['_REPLY']._serialized_start=1926
+  _globals['_REPLY']._serialized_end=1988
+  _globals['_CANONICAL']._serialized_start=1990
+  _globals['_CANONICAL']._serialized_end=2084
+  _globals['_READCALL']._serialized_start=2086
+  _globals['_READCALL']._serialized_end=2165
+  _globals['_DURABLE']._serialized_start=2167
+  _globals['_DURABLE']._serialized_end=2176
+  _globals['_CHECKKEYREQUEST']._serialized_start=2178
+  _globals['_CHECKKEYREQUEST']._serialized_end=2208
+  _globals['_CHECKKEYRESPONSE']._serialized_start=2210
+  _globals['_CHECKKEYRESPONSE']._serialized_end=2272
+  _globals['_TAKEREQUEST']._serialized_start=2274
+  _globals['_TAKEREQUEST']._serialized_end=2360
+  _globals['_TAKERESPONSE']._serialized_start=2363
+  _globals['_TAKERESPONSE']._serialized_end=2509
+  _globals['_REPORTREQUEST']._serialized_start=2512
+  _globals['_REPORTREQUEST']._serialized_end=2649
+  _globals['_REPORTRESPONSE']._serialized_start=2651
+  _globals['_REPORTRESPONSE']._serialized_end=2667
+  _globals['_ENDEDREQUEST']._serialized_start=2669
+  _globals['_ENDEDREQUEST']._serialized_end=2792
+  _globals['_ENDEDRESPONSE']._serialized_start=2794
+  _globals['_ENDEDRESPONSE']._serialized_end=2824
+  _globals['_INGRESSSERVICE']._serialized_start=3026
+  _globals['_INGRESSSERVICE']._serialized_end=3484
 # @@protoc_insertion_point(module_scope)

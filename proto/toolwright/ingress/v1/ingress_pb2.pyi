@@ -410,20 +410,24 @@ class Delta(google.protobuf.message.Message):
     CHOICE_FIELD_NUMBER: builtins.int
     TOKEN_IDS_FIELD_NUMBER: builtins.int
     LOGPROBS_FIELD_NUMBER: builtins.int
+    NODE_FIELD_NUMBER: builtins.int
     choice: builtins.int
     """Number of the completion, from 0."""
     token_ids: builtins.bytes
     """Little-endian int32."""
     logprobs: builtins.bytes
     """Little-endian float32, one for each token."""
+    node: builtins.int
+    """Call that the completion is, as in Finished."""
     def __init__(
         self,
         *,
         choice: builtins.int = ...,
         token_ids: builtins.bytes = ...,
         logprobs: builtins.bytes = ...,
+        node: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["choice", b"choice", "logprobs", b"logprobs", "token_ids", b"token_ids"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["choice", b"choice", "logprobs", b"logprobs", "node", b"node", "token_ids", b"token_ids"]) -> None: ...
 
 global___Delta = Delta
 
