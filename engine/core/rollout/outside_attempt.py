@@ -65,6 +65,8 @@ RETURN_S = 60.0
 """The same after a restart of the engine, because the ingress must find the engine first."""
 MOST_CALLS = 1024
 MOST_ERROR = 500
+AGENT_ENDED = "agent_ended"
+"""Kind of the note of an agent's end, while the trajectory waits for its reward."""
 
 log = structlog.get_logger("ingress")
 
@@ -86,6 +88,7 @@ class OutsideAttempt:
         self._reserved = 0
         self._tasks: asyncio.TaskGroup | None = None
         self._end: asyncio.Future[AgentEnd] = asyncio.get_running_loop().create_future()
+        self._rewarded = asyncio.Event()
         spent = attempt.state.open_s + _busy_s(attempt.state.action_timings)
         self._earlier_s, self._began = spent, time.monotonic()
         self._limit = TimeLimit(max(0.001, self._limits.seconds - spent))
@@ -125,11 +128,15 @@ class OutsideAttempt:
                 async with self._limit, asyncio.TaskGroup() as self._tasks:
                     for number in self.forest.open_calls:
                         self._start(self._call_in_flight(number, stream=False), RETURN_S)
+                    self._end_as_before()
                     started()
                     end = await asyncio.shield(self._end)
                     self._stop_calls()
+                    if not end.failure and self._awaits_reward:
+                        await self._rewarded.wait()
         except TimeoutError:
-            end = AgentEnd(reason=StopReason.TRAJECTORY_TIMEOUT)
+            timeout = AgentEnd(reason=StopReason.TRAJECTORY_TIMEOUT)
+            end = self._end.result() if self._end.done() else timeout
         finally:
             self._stop_calls()
             self._tasks = None
@@ -146,20 +153,46 @@ class OutsideAttempt:
         self.log.append(Ended(reason=end.reason, seconds=seconds, answer=end.answer))
 
     def end(self, end: AgentEnd) -> None:
-        """Ends the attempt; the first end counts."""
-        if not self._end.done():
-            self._end.set_result(end)
+        """Ends the attempt; the first end counts. With `reward_from = "callback"` the attempt then
+        waits for its reward, until its time is up."""
+        if self._end.done():
+            return
+        self._end.set_result(end)
+        if not end.failure and self._awaits_reward and self.log.state.ended is None:
+            data = {"reason": int(end.reason), "error": end.error, "answer": end.answer}
+            note = Event(kind=AGENT_ENDED, turn=self.log.state.turn, data=data)
+            self.log.append(Noted(note=note))
+
+    def _end_as_before(self) -> None:
+        """Repeats the end that an earlier life of the engine took."""
+        for note in self.log.state.events:
+            if note.kind == AGENT_ENDED and not self._end.done():
+                reason = StopReason(int(note.data["reason"]))
+                error, answer = note.data["error"], note.data["answer"]
+                self._end.set_result(AgentEnd(reason=reason, error=error, answer=answer))
+
+    @property
+    def _awaits_reward(self) -> bool:
+        """Whether the trajectory's reward is still to come, after the agent's end."""
+        report = self.log.state.reported
+        has = report is not None and (
+            report.reward is not None or any(part.turn is None for part in report.parts)
+        )
+        return self.rules.reward_from == "callback" and not has
 
     def report(self, reward: float | None, parts: Sequence[RewardPart], number: int | None) -> None:
         """Takes a reward. number: completion that parts without a turn belong to, or None. Raises
         CallRefused after the end, or if no accepted completion has the number."""
-        self._refuse_over()
+        if not (self._end.done() and self._awaits_reward and self.log.state.ended is None):
+            self._refuse_over()
         if number is not None:
             if number not in self.forest.accepted:
                 raise CallRefused(Refusal.UNFIT, f"no accepted completion has the number {number}")
             turn = self.forest.node(number).turn
             parts = [replace(one, turn=turn) if one.turn is None else one for one in parts]
         self.log.append(Rewarded(reward=reward, parts=tuple(parts)))
+        if not self._awaits_reward:
+            self._rewarded.set()
 
     def known(self, request: bytes) -> int | None:
         """The newest call with a request digest, which is accepted or in flight."""

@@ -89,10 +89,11 @@ class IngressServicer(ingress_pb2_grpc.IngressServiceServicer):
         if attempt is None:
             return pb.TakeResponse()
         keys, task = self._agents.keys, attempt.assignment.task
-        reports = attempt.rules.reward_from == "agent"
+        reward_key, rewards = keys.key(attempt.name, KeyUse.REWARD), attempt.rules.reward_from
         return pb.TakeResponse(
             key=keys.key(attempt.name),
-            reward_key=keys.key(attempt.name, KeyUse.REWARD) if reports else "",
+            reward_key=reward_key if rewards == "agent" else "",
+            callback_key=reward_key if rewards == "callback" else "",
             trajectory_id=attempt.assignment.trajectory_id,
             attempt=attempt.name,
             task=wire.task_to_proto(task),
@@ -136,6 +137,7 @@ class IngressServicer(ingress_pb2_grpc.IngressServiceServicer):
                 failure=(request.error or "infrastructure ended the agent") if failed else "",
             )
         )
+        await self._agents.durable()
         return pb.EndedResponse(calls=calls)
 
     async def _generate(

@@ -187,6 +187,45 @@ async def test_the_agent_reports_its_reward(world: MakeWorld, reports: bool) -> 
     assert [part.turn for part in trajectory.reward_parts] == ([0] if reports else [])
 
 
+async def test_an_environment_rewards_after_the_agent_s_end_and_a_restart(
+    world: MakeWorld,
+) -> None:
+    here = await world()
+    calls_back: dict[str, Any] = {"agent": {"reward_from": "callback"}}
+    async with served(here, task=calls_back) as (run, client):
+        taken = await client.take()
+        assert not taken.reward_key
+        await client.talk(taken.key, ["q"])
+        part = trajectory_pb2.RewardPart(name="tests", value=0.25)
+        await client.report(taken.callback_key, parts=[part], node=0)
+        assert await client.end(taken.key, answer="42") == 1
+        with pytest.raises(ServiceError) as refused:
+            await client.talk(taken.key, ["another"])
+        assert refused.value.reason == reasons.ERROR_REASON_SESSION_CLOSED
+        assert (await run.learner.status()).detail["agents"] == 1
+        await run.drain()
+    async with served(here, task=calls_back) as (run, client):
+        await client.report(taken.callback_key, reward=2.0)
+        trajectory = await leased(run)
+        with pytest.raises(ServiceError) as refused:
+            await client.report(taken.callback_key, reward=3.0)
+        assert refused.value.reason == reasons.ERROR_REASON_SESSION_CLOSED
+    assert (trajectory.reward, trajectory.masked) == (2.0, False)
+    assert trajectory.stop_reason is StopReason.ANSWERED
+    assert trajectory.metadata["answer"] == "42"
+
+
+async def test_a_reward_that_does_not_come_back_masks_the_trajectory(world: MakeWorld) -> None:
+    here = await world()
+    task = {"agent": {"reward_from": "callback"}, "limits": {"seconds": 0.5}}
+    async with served(here, task=task) as (run, client):
+        taken = await client.take()
+        await client.talk(taken.key, ["q"])
+        await client.end(taken.key)
+        trajectory = await leased(run)
+    assert (trajectory.masked, trajectory.stop_reason) == (True, StopReason.ANSWERED)
+
+
 async def test_infrastructure_that_ends_an_agent_hands_out_another_attempt(
     world: MakeWorld,
 ) -> None:

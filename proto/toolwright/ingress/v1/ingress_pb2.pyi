@@ -647,6 +647,7 @@ class TakeResponse(google.protobuf.message.Message):
     ATTEMPT_FIELD_NUMBER: builtins.int
     TASK_FIELD_NUMBER: builtins.int
     CONTEXT_FIELD_NUMBER: builtins.int
+    CALLBACK_KEY_FIELD_NUMBER: builtins.int
     key: builtins.str
     """Key of the trajectory; empty = no trajectory was admitted in time."""
     reward_key: builtins.str
@@ -656,6 +657,10 @@ class TakeResponse(google.protobuf.message.Message):
     """Name of the attempt: an attempt that failed is taken again under another key."""
     context: builtins.int
     """Tokens of the whole context."""
+    callback_key: builtins.str
+    """Key for Report if the recipe waits for the reward of the agent's environment, also after the
+    agent's end. The agent itself never gets it. Empty otherwise.
+    """
     @property
     def task(self) -> toolwright.common.v1.trajectory_pb2.Task: ...
     def __init__(
@@ -667,9 +672,10 @@ class TakeResponse(google.protobuf.message.Message):
         attempt: builtins.str = ...,
         task: toolwright.common.v1.trajectory_pb2.Task | None = ...,
         context: builtins.int = ...,
+        callback_key: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["task", b"task"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["attempt", b"attempt", "context", b"context", "key", b"key", "reward_key", b"reward_key", "task", b"task", "trajectory_id", b"trajectory_id"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["attempt", b"attempt", "callback_key", b"callback_key", "context", b"context", "key", b"key", "reward_key", b"reward_key", "task", b"task", "trajectory_id", b"trajectory_id"]) -> None: ...
 
 global___TakeResponse = TakeResponse
 
