@@ -48,7 +48,8 @@ class ReplyDigests(NamedTuple):
 
 def digests_of(request: ModelRequest, options: Mapping[str, Any]) -> Digests:
     """options: variables of the chat template, as the recipe sets them."""
-    root = _digest(b"root", _json([request.tools, dict(options)]))
+    head = [request.tools, dict(options)] if request.raw is None else "raw"
+    root = _digest(b"root", _json(head))
     chain, last = [], root
     for message in request.messages:
         last = _digest(last, _json(canonical(message)))

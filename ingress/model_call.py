@@ -129,7 +129,8 @@ class ModelCall:
                 prompt_tokens=event.prompt_tokens,
                 completion_tokens=self._usage.completion_tokens + event.completion_tokens,
             )
-        return self._choices[event.choice].take(event, shown=self.request.logprobs)
+        shown = self.request.logprobs or self.request.token_ids
+        return self._choices[event.choice].take(event, shown=shown)
 
     def _choice(self, number: int) -> _Choice:
         request, tokenizer = self.request, self._text.tokenizer
@@ -139,7 +140,7 @@ class ModelCall:
             make_reader(self._table.tools, tools),
             stops=request.stops,
             turn_ends=tokenizer.turn_ends,
-            thought=tokenizer.thought,
+            thought=tokenizer.thought if request.raw is None else None,
             thinking=self._text.thinking,
         )
         return _Choice(number, completion, self._digests, tokenizer)
@@ -182,9 +183,12 @@ class ModelCall:
     async def _prompt(self, attached: pb.Attached) -> pb.Prompt:
         """Ids of the prompt. Raises ApiError if the template refuses the messages."""
         matched = attached.matched if attached.HasField("node") else 0
+        raw = self.request.raw
         new = self.request.messages[matched:]
 
         def encode(tails: Tails) -> tuple[bool, PromptIds]:
+            if raw is not None:
+                return False, tails.raw(raw)
             if attached.HasField("node") and self._text.tails:
                 tail = tails.tail(new, self.request.tools, turn_ended=attached.turn_ended)
                 if tail is not None:
@@ -194,7 +198,7 @@ class ModelCall:
         try:
             is_tail, found = await self._text.workers.run(encode)
         except ValueError as error:
-            raise ApiError(str(error), param="messages") from error
+            raise ApiError(str(error), param="messages" if raw is None else "prompt") from error
         except RecursionError as error:
             raise ApiError(_TOO_DEEP) from error
         ids = ids_message(found.token_ids, [(one.value, count) for one, count in found.authors])
@@ -203,7 +207,8 @@ class ModelCall:
             for one in new
             if one.role == "tool"
         ]
-        return pb.Prompt(results=results, **{"tail" if is_tail else "fresh": ids})
+        kind = "tail" if is_tail else "fresh"
+        return pb.Prompt(results=results, by_prefix=raw is not None, **{kind: ids})
 
     async def _reply(self) -> pb.Reply:
         return pb.Reply(completions=[one.canonical() for one in self._choices])
@@ -237,7 +242,7 @@ class _Choice:
         if shown:
             logprobs = unpack(event.logprobs, "f")
             self._logprobs += [
-                TokenLogprob(token=self._tokenizer.decode([one]), logprob=logprob)
+                TokenLogprob(token=self._tokenizer.decode([one]), logprob=logprob, token_id=one)
                 for one, logprob in zip(ids, logprobs, strict=True)
             ]
         pieces = self._completion.feed(ids)

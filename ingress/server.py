@@ -25,6 +25,7 @@ from aiohttp.typedefs import Handler
 
 from ingress.config import ASIDE, POLICY, IngressTable
 from ingress.dialects.chat import CHAT
+from ingress.dialects.completions import COMPLETIONS
 from ingress.dialects.messages import MESSAGES
 from ingress.dialects.responses import RESPONSES
 from ingress.dialects.types import Dialect, Reply, ServerEvent
@@ -44,7 +45,12 @@ MOST_BODY_BYTES = 64 << 20
 RETRY_HEADER = "x-stainless-retry-count"
 """Header of OpenAI's and Anthropic's clients: above 0, the request is a retry."""
 
-DIALECTS = {"chat/completions": CHAT, "responses": RESPONSES, "messages": MESSAGES}
+DIALECTS = {
+    "chat/completions": CHAT,
+    "completions": COMPLETIONS,
+    "responses": RESPONSES,
+    "messages": MESSAGES,
+}
 """The APIs, by their path below a base URL."""
 
 

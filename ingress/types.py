@@ -75,6 +75,10 @@ class ModelRequest:
     logprobs: bool = False
     sampling: Sampling = field(default_factory=Sampling)
     stops: tuple[str, ...] = ()
+    token_ids: bool = False
+    """The client wants the ids of the completions."""
+    raw: str | tuple[int, ...] | None = None
+    """A prompt that no template renders: text, or token ids. `messages` then has it as one text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +119,7 @@ class TokenLogprob:
 
     token: str
     logprob: float
+    token_id: int = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

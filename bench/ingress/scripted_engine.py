@@ -154,6 +154,7 @@ class ScriptedEngine(ingress_pb2_grpc.IngressServiceServicer):
             yield pb.GenerateResponse(durable=pb.Durable())
             return
         parent, matched = self._match(ask)
+        by_prefix = parent is None
         attached = pb.Attached(room=self.context)
         prefix: tuple[int, ...] = ()
         if parent is not None:
@@ -167,6 +168,8 @@ class ScriptedEngine(ingress_pb2_grpc.IngressServiceServicer):
         number = len(self.calls)
         self.calls.append(ScriptedCall(ask=ask, prompt=prompt))
         ids = prefix + _ids(prompt.tail) if prompt.HasField("tail") else _ids(prompt.fresh)
+        if by_prefix and prompt.by_prefix:
+            parent = self._longest(ids)
         if len(ids) >= self.context:
             raise ServiceError(
                 reasons.ERROR_REASON_CONTEXT_FULL, f"{len(ids)} of {self.context} tokens"
@@ -191,7 +194,7 @@ class ScriptedEngine(ingress_pb2_grpc.IngressServiceServicer):
                     digest=canonical.digest,
                     reasoning=canonical.reasoning,
                     finished=whole,
-                    parent=parent if prompt.HasField("tail") else None,
+                    parent=parent if prompt.HasField("tail") or prompt.by_prefix else None,
                 )
             )
         self._replies[ask.request_digest] = finished
@@ -209,6 +212,15 @@ class ScriptedEngine(ingress_pb2_grpc.IngressServiceServicer):
                 if node.digest == chain[place] and sent in (b"", node.reasoning):
                     return number, place + 1
         return None, 0
+
+    def _longest(self, ids: tuple[int, ...]) -> int | None:
+        """The call whose ids are the longest prefix of the given ones."""
+        found, longest = None, 0
+        for number, node in enumerate(self.nodes):
+            whole = node.prompt + node.completion
+            if len(whole) > longest and ids[: len(whole)] == whole:
+                found, longest = number, len(whole)
+        return found
 
     async def _said(
         self,

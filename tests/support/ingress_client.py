@@ -47,6 +47,8 @@ class Talk:
         text: str | None = None,
         results: Sequence[pb.ReadResult] = (),
         author: int = trajectory_pb2.AUTHOR_PROMPT,
+        *,
+        by_prefix: bool = False,
     ) -> pb.Attached:
         """Sends the prompt: a tail after a match, else all ids."""
         self.attached = (await self.read()).attached
@@ -60,6 +62,7 @@ class Talk:
         )
         given = pb.Prompt(tail=ids) if self.attached.HasField("node") else pb.Prompt(fresh=ids)
         given.results.extend(results)
+        given.by_prefix = by_prefix
         await self.stream.write(pb.GenerateRequest(prompt=given))
         return self.attached
 

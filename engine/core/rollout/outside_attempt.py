@@ -231,12 +231,12 @@ class OutsideAttempt:
         if match is None and not prompt.fresh:
             raise CallRefused(Refusal.UNFIT, "a new root needs all ids of its prompt")
         parent, shared, token_ids, authors = None, 0, prompt.token_ids, prompt.authors
-        if match is not None:
+        if match is not None and not prompt.fresh:
             parent, shared = match.node.number, match.node.end
-            if prompt.fresh:
-                found = self.forest.longest_prefix(request.root, token_ids)
-                parent, shared = (None, 0) if found is None else (found[0].number, found[1])
-                token_ids, authors = token_ids[shared:], _runs_after(authors, shared)
+        elif match is not None or prompt.by_prefix:
+            found = self.forest.longest_prefix(request.root, token_ids, whole=prompt.by_prefix)
+            parent, shared = (None, 0) if found is None else (found[0].number, found[1])
+            token_ids, authors = token_ids[shared:], _runs_after(authors, shared)
         room = self._limits.model - shared - len(token_ids)
         if room < 1:
             raise CallRefused(

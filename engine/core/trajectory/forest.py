@@ -202,15 +202,20 @@ class Forest(msgspec.Struct, frozen=True, kw_only=True):
                 return Match(node=node, messages=messages + 1)
         return None
 
-    def longest_prefix(self, root: bytes, token_ids: Ids) -> tuple[Node, int] | None:
+    def longest_prefix(
+        self, root: bytes, token_ids: Ids, *, whole: bool = False
+    ) -> tuple[Node, int] | None:
         """The accepted node under `root` whose ids share most with `token_ids`, the latest of equal
-        ones, and the number of shared ids; None if no id is shared."""
+        ones, and the number of shared ids; None if no id is shared. whole: or no whole completion.
+        """
         best: tuple[Node, int] | None = None
         for path in self._joined_nodes():
             if path.nodes[0].asked.root != root:
                 continue
             shared = common_prefix(self.ids(path.nodes[-1].number), token_ids)
             holds = next(node for node in path.nodes if node.end >= shared)
+            if whole and shared < path.nodes[0].end:
+                continue
             if shared and (best is None or shared >= best[1]):
                 best = holds, shared
         return best

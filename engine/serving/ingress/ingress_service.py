@@ -320,6 +320,7 @@ def _prompt(prompt: pb.Prompt) -> PromptIds:
         token_ids=wire.unpack(given.token_ids, "i"),
         authors=authors,
         fresh=kind == "fresh",
+        by_prefix=prompt.by_prefix,
         results=tuple((one.id, one.text) for one in prompt.results),
     )
 

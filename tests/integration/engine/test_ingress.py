@@ -288,6 +288,31 @@ async def test_a_key_is_checked_without_its_trajectory(world: MakeWorld) -> None
     assert refused.value.reason == reasons.ERROR_REASON_SESSION_NOT_FOUND
 
 
+async def test_a_prompt_by_prefix_goes_on_from_a_whole_completion(world: MakeWorld) -> None:
+    here = await world()
+    async with served(here) as (run, client):
+        taken = await client.take()
+        said = ""
+        for text in ("one two", " three", " four"):
+            said += text
+            talk = await client.ask(taken.key, [said])
+            attached = await talk.prompt(said, by_prefix=True)
+            assert not attached.HasField("node")
+            await talk.completions()
+            said += talk.texts()[0]
+            await talk.reply()
+        other = await client.ask(taken.key, ["one two five"])
+        await other.prompt("one two five", by_prefix=True)
+        await other.completions()
+        await other.reply()
+        await client.end(taken.key)
+        trajectory = await leased(run)
+    first, second = trajectory.sequences
+    assert [s.author for s in first.segments] == [Author.PROMPT, Author.MODEL] * 3
+    assert here.codec.decode(first.token_ids) == said
+    assert second.parent is None
+
+
 @pytest.mark.parametrize("author", [0, trajectory_pb2.AUTHOR_MODEL, 99])
 async def test_a_prompt_by_another_author_is_refused(world: MakeWorld, author: int) -> None:
     here = await world()

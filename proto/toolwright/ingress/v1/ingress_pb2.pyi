@@ -305,6 +305,11 @@ class Prompt(google.protobuf.message.Message):
     TAIL_FIELD_NUMBER: builtins.int
     FRESH_FIELD_NUMBER: builtins.int
     RESULTS_FIELD_NUMBER: builtins.int
+    BY_PREFIX_FIELD_NUMBER: builtins.int
+    by_prefix: builtins.bool
+    """The request has no messages that could match a call. `fresh` goes on from the call with the
+    longest common prefix if that prefix holds a whole completion; else it is a new root.
+    """
     @property
     def tail(self) -> global___Ids:
         """Ids after those of the matched call. Not for a new root."""
@@ -325,9 +330,10 @@ class Prompt(google.protobuf.message.Message):
         tail: global___Ids | None = ...,
         fresh: global___Ids | None = ...,
         results: collections.abc.Iterable[global___ReadResult] | None = ...,
+        by_prefix: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["fresh", b"fresh", "ids", b"ids", "tail", b"tail"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["fresh", b"fresh", "ids", b"ids", "results", b"results", "tail", b"tail"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["by_prefix", b"by_prefix", "fresh", b"fresh", "ids", b"ids", "results", b"results", "tail", b"tail"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["ids", b"ids"]) -> typing.Literal["tail", "fresh"] | None: ...
 
 global___Prompt = Prompt
