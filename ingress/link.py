@@ -55,7 +55,7 @@ class _Progress:
 
 
 UNARY_SECONDS = 60.0
-"""Deadline of a request that is no model call."""
+"""Deadline of a request that is no model call, after its own wait."""
 
 
 class EngineLink:
@@ -102,6 +102,13 @@ class EngineLink:
         found: pb.CheckKeyResponse = await self._answer(self._stub.CheckKey, request)
         return found.use
 
+    async def take(self, request: pb.TakeRequest, wait: float) -> pb.TakeResponse:
+        """A trajectory; no key after `wait` seconds without one. Raises as `use_of_key`."""
+        found: pb.TakeResponse = await self._answer(
+            self._stub.Take, request, timeout=wait + UNARY_SECONDS
+        )
+        return found
+
     async def report(self, request: pb.ReportRequest) -> None:
         """Reports a reward; the engine has it on disk. Raises as `use_of_key`."""
         await self._answer(self._stub.Report, request)
@@ -111,11 +118,16 @@ class EngineLink:
         found: pb.EndedResponse = await self._answer(self._stub.Ended, request)
         return found.calls
 
-    async def _answer(self, method: Callable[..., Awaitable[Answer]], request: Any) -> Answer:
+    async def _answer(
+        self,
+        method: Callable[..., Awaitable[Answer]],
+        request: Any,
+        timeout: float = UNARY_SECONDS,
+    ) -> Answer:
         """The response to a request that may be repeated. An outage of the engine delays it."""
         for failures in count():
             try:
-                return await call(method, request, timeout=UNARY_SECONDS)
+                return await call(method, request, timeout=timeout)
             except (ServiceError, TransportError) as error:
                 if not may_retry(error):
                     raise

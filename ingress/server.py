@@ -16,7 +16,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, suppress
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import orjson
 import structlog
@@ -29,6 +29,7 @@ from ingress.dialects.completions import COMPLETIONS
 from ingress.dialects.messages import MESSAGES
 from ingress.dialects.responses import RESPONSES
 from ingress.dialects.types import Dialect, Reply, ServerEvent
+from ingress.drivers import DriverRoutes
 from ingress.errors import ApiError
 from ingress.keys import CALLS, REPORT, KeyChecks, Uses, agent_of, key_of
 from ingress.link import BrokenOrder, EngineLink
@@ -88,6 +89,9 @@ class IngressServer(HttpServer):
             app.router.add_get(f"{base}/models", self._models)
             app.router.add_post(f"{base}/reward", self._guarded(self._reward, CHAT, (REPORT,)))
             app.router.add_post(f"{base}/end", self._guarded(self._end, CHAT, (CALLS, REPORT)))
+        drivers = DriverRoutes(link)
+        app.router.add_post("/v1/trajectories/take", _driven(drivers, drivers.take))
+        app.router.add_post("/v1/trajectories/end", _driven(drivers, drivers.end))
         app.router.add_get("/health", self._health)
         super().__init__(
             app,
@@ -169,6 +173,19 @@ class IngressServer(HttpServer):
                 elif isinstance(event, CallEnd):
                     return json_response(reply.whole(event))
         raise BrokenOrder("a call ended without its end")
+
+
+def _driven(drivers: DriverRoutes, answer: Callable[[Any], Awaitable[Any]]) -> Handler:
+    """The handler of a driver's route."""
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        try:
+            drivers.check(request)
+            return json_response(await answer(read_object(await _body(request))))
+        except FAILURES as error:
+            return refusal(api_error(error), CHAT.error)
+
+    return handle
 
 
 def _refuse(request: web.Request, status: int, why: str) -> web.Response:

@@ -1,7 +1,7 @@
 """`toolwright.ingress.v1` with scripted completions, on a real port.
 
 It matches requests to calls as the contract says, keeps every call's ids, and replays marked
-retries. It samples nothing, keeps no journal, and hands out no trajectories.
+retries. It samples nothing, and keeps no journal.
 
 Invariants
 - A call's prompt is the recorded ids of the matched call and the tail, or the fresh ids.
@@ -80,6 +80,8 @@ class ScriptedEngine(ingress_pb2_grpc.IngressServiceServicer):
     begun: asyncio.Event = field(default_factory=asyncio.Event)
     """The first prompt is here."""
     reports: list[pb.ReportRequest] = field(default_factory=list)
+    tasks: list[trajectory_pb2.Task] = field(default_factory=list)
+    """Tasks that Take gives, the last one first."""
     ended: list[pb.EndedRequest] = field(default_factory=list)
     left: int = 0
     """Calls whose client has left them."""
@@ -119,6 +121,13 @@ class ScriptedEngine(ingress_pb2_grpc.IngressServiceServicer):
         if request.key not in self.keys:
             await abort(context, _no_key())
         return pb.CheckKeyResponse(use=pb.KEY_USE_CALLS)
+
+    async def Take(self, request: pb.TakeRequest, context: Any) -> pb.TakeResponse:
+        if not self.tasks:
+            return pb.TakeResponse()
+        return pb.TakeResponse(
+            key=min(self.keys), reward_key=min(self.reward_keys, default=""), task=self.tasks.pop()
+        )
 
     async def Report(self, request: pb.ReportRequest, context: Any) -> pb.ReportResponse:
         self.reports.append(request)

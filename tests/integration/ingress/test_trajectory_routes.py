@@ -10,7 +10,10 @@ import pytest
 
 from ingress import reports
 from tests.support.agents import END, Served, served_agents
+from toolwright import wire
 from toolwright.ingress.v1 import ingress_pb2 as pb
+from toolwright.rpc.options import TOKEN_VARIABLE
+from toolwright.types import Task
 
 pytestmark = pytest.mark.quick
 
@@ -109,6 +112,41 @@ async def test_an_agent_ends_its_trajectory_and_cannot_blame_infrastructure(
         (pb.OUTCOME_INFRASTRUCTURE, "why", True),
         (pb.OUTCOME_DONE, "", False),
     ]
+
+
+async def test_a_driver_takes_and_ends_trajectories(
+    policy_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(TOKEN_VARIABLE, "token")
+    async with served_agents(policy_folder, TEXTS) as served:
+        task = Task(id="t", prompt="q", metadata={"a": [1]}, answers=("42",))
+        served.engine.tasks.append(wire.task_to_proto(task))
+        asked = {"worker": "w", "number": 7, "wait": 0.1}
+        status, taken = await sent(served, "/v1/trajectories/take", asked, key="token")
+        assert (status, taken["key"], taken["reward_key"]) == (200, "key", "")
+        assert taken["task"]["metadata"] == {"a": [1]}
+        assert (taken["task"]["id"], taken["task"]["answers"]) == ("t", ["42"])
+        chat = f"{taken['base_path']}/chat/completions"
+        assert (await sent(served, chat, {"messages": [USER]}))[0] == 200
+        body = {"key": "key", "outcome": "infrastructure"}
+        assert (await sent(served, "/v1/trajectories/end", body, key="token"))[0] == 200
+        assert served.engine.ended[0].outcome == pb.OUTCOME_INFRASTRUCTURE
+        status, refused = await sent(served, "/v1/trajectories/take", asked, key="token")
+        assert (status, refused["error"]["code"]) == (429, "no_trajectory")
+        for wrong in ({}, {"worker": "w"}, {**asked, "wait": 1e9}):
+            assert (await sent(served, "/v1/trajectories/take", wrong, key="token"))[0] == 400
+
+
+@pytest.mark.parametrize("token", ["", "token"])
+async def test_an_agent_takes_and_ends_no_other_trajectory(
+    policy_folder: Path, monkeypatch: pytest.MonkeyPatch, token: str
+) -> None:
+    monkeypatch.setenv(TOKEN_VARIABLE, token)
+    async with served_agents(policy_folder, TEXTS) as served:
+        for path in ("take", "end"):
+            for key in ("key", ""):
+                status, _ = await sent(served, f"/v1/trajectories/{path}", {}, key=key)
+                assert status == (401 if token else 403)
 
 
 @pytest.mark.parametrize(
