@@ -13,6 +13,7 @@ Invariants
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, suppress
 from functools import partial
@@ -70,9 +71,12 @@ log = structlog.get_logger("ingress")
 class IngressServer(HttpServer):
     """Async context manager."""
 
-    def __init__(self, link: EngineLink, text: Text, table: IngressTable) -> None:
-        """Every call needs a trajectory's key, so other machines may reach the address. Raises
-        ListenError for an address that is not host:port."""
+    def __init__(
+        self, link: EngineLink, text: Text, table: IngressTable, *, shared: bool = False
+    ) -> None:
+        """Every call needs a trajectory's key, so other machines may reach the address. shared:
+        other processes have the same one. Raises ListenError for an address that is not host:port.
+        """
         self._link = link
         self._text = text
         self._table = table
@@ -99,12 +103,14 @@ class IngressServer(HttpServer):
             option="ingress.address",
             insecure=False,
             insecure_option="another address",
+            reuse_port=shared,
             public=True,
             refuse=_refuse,
         )
 
     async def _health(self, request: web.Request) -> web.Response:
-        return web.json_response({"status": "healthy", "in_flight": self.in_flight})
+        found = {"status": "healthy", "in_flight": self.in_flight, "pid": os.getpid()}
+        return web.json_response(found)
 
     async def _models(self, request: web.Request) -> web.Response:
         names = dict.fromkeys((POLICY, ASIDE, *self._table.aliases))
