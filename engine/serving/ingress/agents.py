@@ -1,4 +1,4 @@
-"""Outside attempts of this engine: those that wait for an agent, and those that one works on.
+"""Outside attempts of this engine: those that wait for an agent, and those in progress.
 
 Invariants
 - An attempt is handed out once. A repeated request of a worker gets the attempt that it got.
@@ -10,21 +10,21 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass
 from functools import partial
 
 from engine.core.rollout.assignment import Assignment, OutsideRun, RolloutContext
 from engine.core.rollout.outside_attempt import OutsideAttempt
-from engine.core.rollout.outside_requests import AgentEnd
+from engine.core.rollout.outside_call import forest_of
 from engine.core.trajectory.log import AttemptLog
 from engine.serving.ingress.keys import Keys, KeyUse
 from engine.serving.ingress.worker_lives import WorkerLives, holder_of
 from toolwright.recipe import Agent
-from toolwright.types import StopReason
 
 HELD_S = 30.0
 """Longest time for which a request waits until its attempt goes on, in seconds."""
+_GONE = "the process that started the agent is gone"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,25 +50,23 @@ class Agents:
         self._waiting = deque[tuple[OutsideAttempt, asyncio.Future[None]]]()
         self._wanted = dict[str, _Wanted]()
         """Requests of workers that wait for an attempt."""
-        self._taken = dict[str, OutsideAttempt]()
-        """Attempts that have not ended, by the request that took them."""
+        self._taken = dict[str, str]()
+        """Names of attempts that have not ended, by the request that took them."""
         self._live = dict[str, OutsideAttempt]()
         self._expected = dict[str, asyncio.Event]()
         """Attempts that will soon be live; set when one is live or has ended."""
         self._lives = WorkerLives(self._give_up)
-        self._earlier = dict[str, str]()
-        """Attempts of an earlier life, by the request that took them."""
         self._stops = False
 
     def of_task(self, rules: Agent) -> OutsideRun:
         """Runs the attempts of a task with these rules."""
         return partial(self.run, rules)
 
-    def expect(self, attempts: Mapping[str, str]) -> None:
-        """Announces attempts of an earlier life that will go on, with their takers."""
-        for name, taker in attempts.items():
-            self._expected.setdefault(name, asyncio.Event())
-            self._earlier[taker] = name
+    def expect(self, logs: Iterable[AttemptLog]) -> None:
+        """Announces attempts that agents work on, and that will go on."""
+        for log in logs:
+            self._expected.setdefault(log.attempt, asyncio.Event())
+            self._taken[forest_of(log).begun.taker] = log.attempt
 
     def stop(self) -> None:
         """Announces the engine's end: attempts that it cancels go on in its next life."""
@@ -92,44 +90,33 @@ class Agents:
         try:
             if not log.state.opened:
                 await self._offer(attempt)
-            self._taken[attempt.forest.begun.taker] = attempt
             await attempt.run(lambda: self._started(attempt))
         finally:
             self._live.pop(name, None)
-            if self._stops and log.state.ended is None:  # it goes on in the engine's next life
-                self.expect({name: attempt.forest.begun.taker} if log.state.opened else {})
-            else:
+            if not (self._stops and log.state.ended is None and log.state.opened):
                 self._settled(name)
-            if log.state.opened:
-                self._taken.pop(attempt.forest.begun.taker, None)
+                if log.state.opened:
+                    self._taken.pop(attempt.forest.begun.taker, None)
+            else:  # it goes on in the engine's next life
+                self.expect([log])
 
     async def take(
         self, taker: str, wait: float, tasks: Collection[str] = ()
     ) -> OutsideAttempt | None:
         """An attempt for a worker; None after `wait` seconds without one. Its start is durable.
 
-        taker: names the worker's request. tasks: names of tasks that the worker takes; empty =
-        those whose agents the recipe does not start. Raises TimeoutError while an attempt that the
-        request took in an earlier life does not go on.
+        taker: names the worker's request. A repeated request waits until its attempt goes on.
+        tasks: names of tasks that the worker takes; empty = those whose agents the recipe does not
+        start.
         """
-        found = self._taken.get(taker)
-        if found is None and (name := self._earlier.get(taker)) is not None:
-            found = await self.attempt(name)
-        if found is None:
-            wanted = self._wanted.get(taker)
-            if wanted is None:
-                future = asyncio.get_running_loop().create_future()
-                wanted = self._wanted[taker] = _Wanted(attempt=future, tasks=tasks)
-            self._hand_out()
-            try:
-                async with asyncio.timeout(wait):
-                    found = await asyncio.shield(wanted.attempt)
-            except TimeoutError:
-                found = None
-            finally:
-                self._wanted.pop(taker, None)
-                if not wanted.attempt.done():
-                    wanted.attempt.set_result(None)
+        try:
+            async with asyncio.timeout(wait):
+                name = self._taken.get(taker)
+                found = await (
+                    self._handed_out(taker, tasks) if name is None else self.attempt(name)
+                )
+        except TimeoutError:
+            return None
         if found is not None:
             await self.durable()
         return found
@@ -155,6 +142,20 @@ class Agents:
                 await expected.wait()
         return self._live.get(name)
 
+    async def _handed_out(self, taker: str, tasks: Collection[str]) -> OutsideAttempt | None:
+        """The next attempt that is free; None if an equal request is given up meanwhile."""
+        wanted = self._wanted.get(taker)
+        if wanted is None:
+            future = asyncio.get_running_loop().create_future()
+            wanted = self._wanted[taker] = _Wanted(attempt=future, tasks=tasks)
+        self._hand_out()
+        try:
+            return await asyncio.shield(wanted.attempt)
+        finally:
+            self._wanted.pop(taker, None)
+            if not wanted.attempt.done():
+                wanted.attempt.set_result(None)
+
     async def _offer(self, attempt: OutsideAttempt) -> None:
         """Returns when a worker has taken the attempt."""
         begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -176,8 +177,7 @@ class Agents:
                 continue
             self._waiting.remove(entry)
             attempt.begin(taker)
-            self._taken[taker] = attempt
-            self._expected[attempt.name] = asyncio.Event()
+            self.expect([attempt.log])
             begun.set_result(None)
             self._wanted.pop(taker).attempt.set_result(attempt)
 
@@ -185,19 +185,14 @@ class Agents:
         self._live[attempt.name] = attempt
         self._settled(attempt.name)
         if not self._lives.holds(attempt.forest.begun.taker):
-            _lose(attempt)
+            attempt.give_up(_GONE)
 
     def _give_up(self, holder: str) -> None:
         for attempt in list(self._live.values()):
             if holder_of(attempt.forest.begun.taker) == holder:
-                _lose(attempt)
+                attempt.give_up(_GONE)
 
     def _settled(self, name: str) -> None:
         """Lets requests go on that waited for the attempt."""
         if (expected := self._expected.pop(name, None)) is not None:
             expected.set()
-
-
-def _lose(attempt: OutsideAttempt) -> None:
-    why = "the process that started the agent is gone"
-    attempt.end(AgentEnd(reason=StopReason.INFRASTRUCTURE_ERROR, failure=why))

@@ -26,6 +26,8 @@ OPTIONS: Mapping[str, tuple[str, ...]] = {
     "group_hook": ("group_hook_options",),
 }
 """Options by the key of their function: they mean nothing without it."""
+SUBMITTED = "submitted"
+"""Value of `source` for tasks that clients submit."""
 NAMED = ("source", "reward")
 """Keys that every task needs. [task] may leave them out if each [tasks.NAME] has them."""
 
@@ -145,8 +147,10 @@ class Agent(Table):
     environment: dict[str, str] = Field(
         default_factory=dict, description="of the agent, beside what it always has"
     )
-    reward_from: Literal["recipe", "agent"] = Field(
-        default="recipe", description="whose reward counts: task.reward's, or the agent's report"
+    reward_from: Literal["recipe", "agent", "callback"] = Field(
+        default="recipe",
+        description="whose reward counts: task.reward's, the agent's report, or a later report of "
+        "its environment",
     )
     superseded: Literal["mask", "train"] = Field(
         default="mask", description="completions whose place a later sample of the request took"
@@ -171,6 +175,11 @@ class Agent(Table):
                     f'kind = "{self.kind}" and {key} = {getattr(self, key)!r}: {key} belongs to '
                     f'kind = "{key}"'
                 )
+        if self.started_here and self.reward_from == "callback":
+            raise ValueError(
+                f'kind = "{self.kind}" and reward_from = "callback": nothing reports later than an '
+                'agent that the host starts; set reward_from to "recipe" or "agent"'
+            )
         return self
 
 
@@ -178,7 +187,7 @@ class TaskTable(Table):
     """Source of the questions, protocol and reward."""
 
     source: str = Field(
-        description="data.jsonl, data.parquet, or path.py:function / module:function"
+        description="data.jsonl, data.parquet, path.py:function / module:function, or submitted"
     )
     protocol: str = "engine.api:Tagged"
     protocol_options: dict[str, Any] = Field(default_factory=dict)
