@@ -47,6 +47,8 @@ from toolwright.rpc.errors import ServiceError, TransportError
 
 HOLD_S = 2.0
 """Interval between the messages that say which agents live, in seconds."""
+MOST_LOGGED = 2000
+"""Characters of the output of an agent that failed, in the host's log."""
 LAST_S = 5.0
 """Longest time for the reports of a stop, in seconds."""
 
@@ -141,6 +143,8 @@ class AgentHost:
                 await self._report(about, taken.reward_key, result)
             calls = await self._link.ended(key, ending, result.answer, output)
             about.info("agent_ended", outcome=ending.outcome, calls=calls, error=ending.error)
+            if ending.outcome != pb.OUTCOME_DONE or not calls:
+                about.warning("agent_failed", output=output[-MOST_LOGGED:])
         except (ServiceError, TransportError) as error:
             about.warning("end_refused", error=str(error))
         except asyncio.CancelledError:
