@@ -85,11 +85,6 @@ class AgentHost:
         """Keys of trajectories that have ended before their agents."""
         self._starting = 0
 
-    @property
-    def live(self) -> int:
-        """Number of agents that live."""
-        return len(self._agents)
-
     async def run(self) -> None:
         """Raises StartError if the engine refuses this host."""
         refused: Exception | None = None

@@ -15,10 +15,12 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import resource
 import select
 import signal
 import sys
 import time
+from contextlib import suppress
 from typing import Any, NoReturn
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36  # <linux/prctl.h>
@@ -59,6 +61,9 @@ def _become_agent(words: dict[str, Any], parent: int) -> NoReturn:
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:
             os._exit(NOT_STARTED)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        with suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
+            file.write("1000")  # without memory the kernel ends agents, not the host
         given = words["stdin"]
         source = os.open(os.devnull, os.O_RDONLY) if given is None else given
         os.dup2(source, 0)

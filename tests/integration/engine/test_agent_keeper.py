@@ -44,6 +44,12 @@ async def test_a_program_that_cannot_start_has_a_code_and_a_line(tmp_path: Path)
     assert agent.output.last_line().startswith("/none cannot be started")
 
 
+async def test_the_kernel_ends_agents_first(tmp_path: Path) -> None:
+    agent = await start(tmp_path, "print(open('/proc/self/oom_score_adj').read())")
+    assert await agent.wait() == 0
+    assert agent.output.last_line() == "1000"
+
+
 async def test_an_agent_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
     code = "import signal, time; signal.signal(15, signal.SIG_IGN); print(1, flush=True)"
     mark = f"mark-{tmp_path}"
