@@ -94,5 +94,5 @@ def _in_words(name: str, program: Program) -> str:
     key, rules = f"{task_key(name)}.agent", program.rules
     text = f"{key}: at most {rules.at_once} agents at a time, sandbox {rules.sandbox}"
     if rules.sandbox == "none":
-        text += ": an agent may do what this account may, and reach any network"
+        text += ": warning: an agent may do what this account may, and reach any network"
     return text
