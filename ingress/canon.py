@@ -54,7 +54,7 @@ class ReplyDigests(NamedTuple):
 def digests_of(request: ModelRequest, options: Mapping[str, Any]) -> Digests:
     """options: variables of the chat template, as the recipe sets them."""
     root = _digest(b"root", _json([request.tools, dict(options)]))
-    chain, last, defaults = [], root, _defaults(request.tools)
+    chain, last, defaults = [], root, _defaults(request.all_tools)
     for message in request.messages:
         last = _digest(last, _json(canonical(message, defaults)))
         chain.append(last)

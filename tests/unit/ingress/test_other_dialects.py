@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -75,6 +76,26 @@ def test_a_request_of_anthropic_s_is_read() -> None:
     assert found.tools == (TOOL,)
     assert (found.tool_choice, found.named_tool, found.stops) == ("required", "look", ("x",))
     assert found.sampling == Sampling(max_new_tokens=7)
+
+
+def test_a_deferred_tool_is_shown_where_a_result_refers_to_it() -> None:
+    """Claude Code loads tools so."""
+    tool = {"name": "look", "input_schema": {"type": "object"}}
+    parts = [
+        {"type": "text", "text": "Found: "},
+        {"type": "tool_reference", "tool_name": "look"},
+        {"type": "tool_reference", "tool_name": "gone"},
+    ]
+    result = {"type": "tool_result", "tool_use_id": "c", "content": parts}
+    found = MESSAGES.read(
+        {
+            "messages": [USER, {"role": "user", "content": [result]}],
+            "tools": [{**tool, "defer_loading": True}, {**tool, "name": "search"}],
+        }
+    )
+    assert [one["function"]["name"] for one in found.tools] == ["search"]
+    assert found.later_tools == (TOOL,)
+    assert found.messages[1].text == f'Found: {json.dumps(TOOL)}\n"gone"\n'
 
 
 def test_a_request_of_the_responses_api_is_read() -> None:
