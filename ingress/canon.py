@@ -21,12 +21,13 @@ from typing import Any, NamedTuple
 
 from ingress.types import Message, ModelRequest
 
-Defaults = Mapping[str, Mapping[str, Any]]
-"""Name of a tool -> name of an argument -> its default, in the form of `canonical_arguments`."""
 DIGEST_BYTES = 16
 _EXACT = 2**53
 BILLING = "x-anthropic-billing-header:"
 """Beginning of a line of system messages that Claude Code changes at each request."""
+
+Defaults = Mapping[str, Mapping[str, Any]]
+"""Name of a tool -> name of an argument -> its default, in the form of `canonical_arguments`."""
 
 
 class Digests(NamedTuple):
