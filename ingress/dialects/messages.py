@@ -124,7 +124,9 @@ def _messages(
             case "tool_result", "user":
                 yield Message(
                     role="tool",
-                    text=joined_text(_shown(block.get("content"), later), f"{place}content"),
+                    text=joined_text(
+                        _shown(block.get("content"), later), f"{place}content", result=True
+                    ),
                     call_id=text_at(block, "tool_use_id", place),
                 )
             case kind, _:

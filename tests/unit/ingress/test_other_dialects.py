@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 
+from ingress.dialects.chat import CHAT
 from ingress.dialects.messages import MESSAGES
+from ingress.dialects.reading import UNSEEN
 from ingress.dialects.responses import RESPONSES
+from ingress.dialects.types import Dialect
 from ingress.errors import ApiError
 from ingress.types import (
     CallEnd,
@@ -178,6 +181,30 @@ def test_a_tool_of_a_namespace_has_its_name_before_its_own() -> None:
     whole = RESPONSES.reply(request).whole(CallEnd(completions=(complete,), usage=Usage()))
     found = [(item["name"], item.get("namespace")) for item in whole["output"]]
     assert found == [("look", "eyes"), ("look", None), ("other.look", None)]
+
+
+@pytest.mark.parametrize(
+    ("dialect", "body"),
+    [
+        (
+            MESSAGES,
+            {"messages": [{"role": "user", "content": [{"type": "tool_result", "content": [
+                {"type": "text", "text": "a "}, {"type": "image", "source": {}}]}]}]},
+        ),
+        (
+            RESPONSES,
+            {"input": [{"type": "function_call_output", "output": [
+                {"type": "input_text", "text": "a "}, {"type": "input_image", "image_url": ""}]}]},
+        ),
+        (
+            CHAT,
+            {"messages": [{"role": "tool", "content": [
+                {"type": "text", "text": "a "}, {"type": "image_url", "image_url": {}}]}]},
+        ),
+    ],
+)  # fmt: skip
+def test_an_image_in_a_result_is_a_text(dialect: Dialect, body: dict[str, Any]) -> None:
+    assert dialect.read(body).messages[0].text == f"a {UNSEEN}"
 
 
 def test_a_full_context_has_the_numbers_that_claude_code_reads() -> None:
