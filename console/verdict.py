@@ -81,8 +81,8 @@ def judge(
     planned: int | None = None,
     ended: int | None = None,
 ) -> Judgement:
-    """Of one run. evaluations: those of the suite that counts. planned: steps of the whole run.
-    ended: its exit status; None while it goes on, and where nobody wrote it down."""
+    """The judgement of one run. evaluations: those of the suite that counts. planned: steps of the
+    whole run. ended: its exit status; None while it runs, and without a record of it."""
     if not steps:
         why = "No step has been made."
         if planned == 0:

@@ -100,7 +100,7 @@ def _table(recipe: Recipe) -> ConsoleTable:
 
 
 def _whole(asked: Sequence[str]) -> Iterator[str]:
-    """Of several words for one key the last counts."""
+    """Overrides without those that a later one of the same key replaces."""
     yield from {text.partition("=")[0]: text for text in asked}.values()
 
 

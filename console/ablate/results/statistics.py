@@ -52,8 +52,8 @@ def difference(
     errors: Iterable[float] = (),
     complete: bool = True,
 ) -> Difference:
-    """Of values by seed. errors: standard errors of both sides' values over questions, where they
-    have any. complete: every run that was asked for has come to its end."""
+    """The difference of values by seed. errors: standard errors of both sides' values over
+    questions, if they have any. complete: every requested run has ended."""
     pairs = [ours[seed] - base[seed] for seed in ours if seed in base]
     found = mean_of(pairs)
     if found is None:
