@@ -1,8 +1,8 @@
 """Takes out of texts and tables what must not leave the machine: keys, tokens, passwords, names.
 
-What is secret is known by its name (TOOLWRIGHT_TOKEN=...), by its form (an AWS key, a PEM block, a
-bearer header, USER:PASSWORD@ in a URL), or exactly (values of secret variables of the environment).
-In doubt a value goes: a hash that is missing costs a question, a token that stays costs an account.
+A secret is known by its name (TOOLWRIGHT_TOKEN=...), or by its form: an AWS key, a PEM block, a
+bearer header, USER:PASSWORD@ in a URL. Values of the environment's secret variables are known
+exactly. In doubt a value is removed: a missing hash costs a question, a leaked token an account.
 
 Invariants
 - Time is linear in the text: every pattern is bounded, PEM blocks are found by hand.

@@ -1,8 +1,8 @@
 """Which servers of a recipe answer already, and which have to be started.
 
 A server that answers is used and not stopped. Raises NothingStarted if another program or the
-engine of another run is at an address, if an address is free and no server can be started there, or
-if SGLang's environment is missing.
+engine of another run is at an address, or if a free address cannot get a server. The same holds if
+SGLang's environment is missing.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ class EngineSays:
         return os.path.normpath(there) == self.run_folder and not os.path.exists(self.run_folder)
 
     def rate(self, before: EngineSays | None, name: str) -> float | None:
-        """Growth of a total a second since an answer before; None without one or after a restart."""
+        """Growth of a total a second since another answer; None without one or after a restart."""
         if before is None or name not in self.numbers or name not in before.numbers:
             return None
         grown = self.numbers[name] - before.numbers[name]
