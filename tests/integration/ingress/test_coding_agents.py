@@ -23,7 +23,7 @@ Command = tuple[tuple[str, ...], tuple[str, ...], Mapping[str, str]]
 
 
 def claude_code(url: str, home: Path) -> Command:
-    words = ("claude", "-p", "--allowedTools", "Bash,Write,Edit,ToolSearch,CronList")
+    words = ("claude", "-p", "--allowedTools", "Agent,Bash,CronList,Edit,ToolSearch,Write")
     return (*words, "--", QUESTION), (*words, "--continue", "--", MORE), {
         "ANTHROPIC_BASE_URL": url.removesuffix("/v1"),
         "ANTHROPIC_API_KEY": "unused",
@@ -150,3 +150,20 @@ async def test_claude_code_compacts_a_full_context(agents: Path, tmp_path: Path)
         assert any(call.reply is None for call in engine.calls)
         assert parents(served)[:4] == [None, 0, 1, None]
         assert summary in served.tokenizer.decode(engine.nodes[-1].prompt)
+
+
+async def test_a_sub_agent_of_claude_code_is_another_agent(
+    agents: Path, qwen: Path, tmp_path: Path
+) -> None:
+    sub = {"description": "counts", "prompt": "Count.", "subagent_type": "general-purpose"}
+    texts = [written_call("Agent", **sub), written_call("Bash", command="echo 1", **DESCRIBED)]
+    async with served_agents(qwen, []) as served:
+        served.engine.script = says(served, [one + END for one in (*texts, "One.", "Done.")])
+        words, _, variables = claude_code(served.url, tmp_path)
+        program = agents / "node_modules/.bin" / words[0]
+        waits = {"CLAUDE_CODE_DISABLE_BACKGROUND_TASKS": "1"}
+        printed = await play(program, *words[1:], cwd=tmp_path, **variables, **waits)
+        assert printed.strip().splitlines()[-1] == "Done."
+        assert parents(served) == [None, None, 1, 0]
+        main, one, other, last = (call.ask.agent for call in served.engine.calls)
+        assert main == last != one == other
