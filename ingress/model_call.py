@@ -13,10 +13,13 @@ from dataclasses import replace
 from itertools import count
 from typing import Any
 
+import structlog
+
 from ingress.canon import Digests, agent_label, call_id, digests_of, reply_digests
 from ingress.config import ASIDE, POLICY, IngressTable
 from ingress.errors import ApiError, wrong
 from ingress.link import CallLost, EngineLink, Event, ids_message
+from ingress.metrics import Metrics, Verified
 from ingress.readers.registry import calls_required, chosen, make_reader
 from ingress.response_ids import response_id
 from ingress.text.completion import Completion, message_of
@@ -41,7 +44,7 @@ from ingress.types import (
 )
 from toolwright.chat.tokenizer import ChatTokenizer
 from toolwright.common.v1 import trajectory_pb2
-from toolwright.ingress.limits import MOST_RESULT
+from toolwright.ingress.limits import MOST_RESULT, ids_digest
 from toolwright.ingress.v1 import ingress_pb2 as pb
 from toolwright.process.backoff import Backoff
 from toolwright.wire import unpack
@@ -50,8 +53,16 @@ from toolwright.wire import unpack
 class Text:
     """What calls need of the policy: threads that encode, a tokenizer that decodes on the loop."""
 
-    def __init__(self, tokenizer: ChatTokenizer, workers: TextWorkers, *, tails: bool) -> None:
+    def __init__(
+        self,
+        tokenizer: ChatTokenizer,
+        workers: TextWorkers,
+        *,
+        tails: bool,
+        metrics: Metrics,
+    ) -> None:
         """tails: whether new messages may be rendered alone (`splittable`)."""
+        self.metrics = metrics
         self.tokenizer = tokenizer
         self.workers = workers
         self.tails = tails
@@ -74,6 +85,7 @@ class ModelCall:
         self._table = table
         self._choices: list[_Choice] = []
         self._usage = Usage()
+        self._verifying: asyncio.Task[None] | None = None
 
     async def events(
         self, link: EngineLink, *, key: str, agent: str, retry: bool
@@ -84,7 +96,20 @@ class ModelCall:
         retry: the client marked the request as a retry. Raises ApiError, ServiceError,
         TransportError or CallLost.
         """
-        ask = self._ask(key, agent, retry=retry)
+        try:
+            ask = self._ask(key, agent, retry=retry)
+            async with aclosing(self._events(link, key, ask)) as events:
+                async for event in events:
+                    yield event
+            if self._verifying is not None:
+                await self._verifying
+        finally:
+            if self._verifying is not None:
+                self._verifying.cancel()
+        yield CallEnd(completions=tuple(one.complete() for one in self._choices), usage=self._usage)
+
+    async def _events(self, link: EngineLink, key: str, ask: pb.Ask) -> AsyncGenerator[CallEvent]:
+        """Begun and pieces."""
         begun: Begun | None = None
         for tries in count():
             self._begin()
@@ -103,7 +128,6 @@ class ModelCall:
                 await asyncio.sleep(LOST_BACKOFF.pause(tries))
             else:
                 break
-        yield CallEnd(completions=tuple(one.complete() for one in self._choices), usage=self._usage)
 
     def _begun(self, key: str, event: Event) -> Begun | None:
         if isinstance(event, pb.Durable):
@@ -160,6 +184,7 @@ class ModelCall:
             stops=request.stops,
             stream=request.stream,
             aside=_model(request.model, self._table.aliases) == ASIDE,
+            verify=int.from_bytes(digests.request[:4]) < self._table.verify * 2**32,
         )
         if constraint is not None:
             setattr(ask.constraint, constraint.kind, constraint.text)
@@ -183,13 +208,13 @@ class ModelCall:
     async def _prompt(self, attached: pb.Attached) -> pb.Prompt:
         """Ids of the prompt. Raises ApiError if the template refuses the messages."""
         matched = attached.matched if attached.HasField("node") else 0
-        raw = self.request.raw
+        raw, as_deployed = self.request.raw, self._table.thinking == "template"
         new = self.request.messages[matched:]
 
         def encode(tails: Tails) -> tuple[bool, PromptIds]:
             if raw is not None:
                 return False, tails.raw(raw)
-            if attached.HasField("node") and self._text.tails:
+            if attached.HasField("node") and self._text.tails and not as_deployed:
                 tail = tails.tail(new, self.request.tools, turn_ended=attached.turn_ended)
                 if tail is not None:
                     return True, tail
@@ -208,11 +233,34 @@ class ModelCall:
             if one.role == "tool"
         ]
         kind = "tail" if is_tail else "fresh"
+        if is_tail and attached.ids_digest and self._verifying is None:
+            self._verifying = asyncio.create_task(self._verify(attached, found.token_ids))
         return pb.Prompt(results=results, by_prefix=raw is not None, **{kind: ids})
+
+    async def _verify(self, attached: pb.Attached, tail: list[int]) -> None:
+        """Renders the request as a whole and compares it with the ids of the call and the tail."""
+
+        def work(tails: Tails) -> Verified:
+            try:
+                whole = tails.fresh(self.request.messages, self.request.tools).token_ids
+            except (ValueError, RecursionError):
+                return "refused"
+            at = len(whole) - len(tail)
+            if whole[max(0, at) :] != tail:
+                return "tail"
+            return "same" if ids_digest(whole[:at]) == attached.ids_digest else "history"
+
+        found = await self._text.workers.run(work)
+        self._text.metrics.verified(found)
+        if found == "tail":
+            request = self._digests.request.hex()
+            log.warning("rendered_otherwise", request=request, tail_tokens=len(tail))
 
     async def _reply(self) -> pb.Reply:
         return pb.Reply(completions=[one.canonical() for one in self._choices])
 
+
+log = structlog.get_logger("ingress")
 
 LOST_BACKOFF = Backoff(0.05, 5.0)
 """Pauses before a lost call begins again."""

@@ -83,7 +83,10 @@ class IngressServer(HttpServer):
         self._keys = KeyChecks(link)
         self.in_flight = 0
         """Calls that are not answered yet."""
-        app = web.Application(client_max_size=MOST_BODY_BYTES, middlewares=[_in_shape])
+        text.metrics.look_at(lambda: self.in_flight)
+        app = web.Application(
+            client_max_size=MOST_BODY_BYTES, middlewares=[self._counted, _in_shape]
+        )
         for base in ("/v1", "/t/{key}/v1", "/t/{key}/a/{agent}/v1"):
             for path, dialect in DIALECTS.items():
                 app.router.add_post(f"{base}/{path}", self._guarded(self._answer, dialect))
@@ -130,6 +133,14 @@ class IngressServer(HttpServer):
         body, by_agent = read_object(await _body(request)), caller.use == CALLS
         calls = await self._link.end(end_of(body, caller.key, by_agent=by_agent))
         return json_response({"status": "ended", "calls": calls})
+
+    @web.middleware
+    async def _counted(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        response = await handler(request)
+        resource = request.match_info.route.resource
+        route = resource.canonical.rpartition("/v1/")[2] if resource else "unknown"
+        self._text.metrics.requests.labels(route, response.status).inc()
+        return response
 
     def _guarded(self, answer: Answer, dialect: Dialect, uses: Uses = (CALLS,)) -> Handler:
         """The handler of a route: it checks the key before `answer` reads the body."""

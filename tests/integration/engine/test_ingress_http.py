@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from tests.integration.engine.conftest import MakeWorld
 from tests.integration.engine.test_ingress import REPORTS, leased, served
 from tests.support.agents import END, TOOLS, call_text
 from tests.support.dialogue import by_turn
+from tests.support.families import write_family
 from tests.support.waiting import until
 from toolwright.chat.tokenizer import ChatTokenizer
 from toolwright.types import Author, StopReason
@@ -67,6 +69,38 @@ async def test_a_conversation_with_tools_is_one_sequence(
     assert [(call.tool, call.outcome.observation) for call in trajectory.calls] == [
         ("look", "no cat")
     ] * 2
+
+
+@pytest.mark.parametrize(("thinking", "sequences"), [("keep", 1), ("template", 3)])
+async def test_a_template_that_strips_thoughts_forks_only_as_deployed(
+    world: MakeWorld, tmp_path: Path, thinking: str, sequences: int
+) -> None:
+    policy = write_family(tmp_path / "qwen3", "qwen3")
+    codec = HuggingFaceCodec(policy)
+    said = [f"<think>\nhm {number}\n</think>\n\nHello.{END}" for number in range(3)]
+    here = await world(script=by_turn(codec, said, mark="no cat"), policy=policy)
+    make = partial(ChatTokenizer, policy)
+    table = IngressTable.model_validate({"address": "127.0.0.1:0", "thinking": thinking})
+    async with (
+        served(here) as (run, client),
+        served_ingress(make, table, engine=here.tables["run"]["engine"]) as http,
+    ):
+        taken = await client.take()
+        url = f"http://127.0.0.1:{http.port}/t/{taken.key}/v1"
+        messages: list[Any] = [{"role": "user", "content": "q"}]
+        async with AsyncOpenAI(base_url=url, api_key="unused", max_retries=0) as agent:
+            for _ in said:
+                found = await agent.chat.completions.create(model="policy", messages=messages)
+                messages.append({"role": "assistant", "content": found.choices[0].message.content})
+                messages.append({"role": "user", "content": "no cat"})
+        await client.end(taken.key)
+        trajectory = await leased(run)
+    assert len(trajectory.sequences) == sequences
+    written = [s for one in trajectory.sequences for s in one.segments if s.trainable]
+    assert sorted(codec.decode(s.token_ids) for s in written if s.author is Author.MODEL) == said
+    assert [one.parent is None for one in trajectory.sequences] == [True] + [False] * (
+        sequences - 1
+    )
 
 
 async def test_a_reward_by_response_id_is_its_turn_s(
