@@ -23,6 +23,7 @@ from ingress.metrics import Metrics, Verified
 from ingress.readers.registry import calls_required, chosen, make_reader
 from ingress.response_ids import response_id
 from ingress.text.completion import Completion, message_of
+from ingress.text.rendering import in_call_order
 from ingress.text.tails import PromptIds, Tails
 from ingress.text.workers import TextWorkers
 from ingress.types import (
@@ -359,7 +360,8 @@ async def prepare(
 
     def work(_: Tails) -> tuple[ModelRequest, Digests]:
         request = read(body)
-        request = replace(request, model=request.model or POLICY)
+        messages = in_call_order(request.messages)
+        request = replace(request, model=request.model or POLICY, messages=messages)
         try:
             return request, digests_of(request, text.options)
         except RecursionError as error:

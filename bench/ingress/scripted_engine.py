@@ -182,7 +182,7 @@ class ScriptedEngine(ingress_pb2_grpc.IngressServiceServicer):
             parent = self._longest(ids)
         if len(ids) >= self.context:
             raise ServiceError(
-                reasons.ERROR_REASON_CONTEXT_FULL, f"{len(ids)} of {self.context} tokens"
+                reasons.ERROR_REASON_CONTEXT_FULL, f"{len(ids)} tokens > {self.context} maximum"
             )
         self.begun.set()
         await self.gate.wait()

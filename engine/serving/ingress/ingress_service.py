@@ -31,8 +31,10 @@ from toolwright.types import Author, Floats, Ids, RewardPart, StopReason
 
 LONGEST_TAKE_WAIT = 60.0
 """Longest wait of a Take for a trajectory, in seconds; the worker repeats it."""
+MOST_ANSWER = 1 << 20
+"""Characters of an agent's answer."""
 RETRY_S = 1.0
-"""Time after which a request whose attempt did not go on yet may be repeated, in seconds."""
+"""Pause before a request is repeated because its attempt does not go on yet, in seconds."""
 
 Context = Any
 """grpc.aio.ServicerContext; the library is untyped."""
@@ -57,8 +59,9 @@ _PROMPT_AUTHORS = (Author.PROMPT, Author.TOOL, Author.TEMPLATE, Author.SYSTEM, A
 class IngressServicer(ingress_pb2_grpc.IngressServiceServicer):
     """Model calls of outside agents, and the hand-out of their trajectories."""
 
-    def __init__(self, agents: Agents, codec: Codec) -> None:
+    def __init__(self, agents: Agents, codec: Codec, vocab_size: int) -> None:
         self._agents = agents
+        self._vocab_size = vocab_size
         self._ends = {codec.token_id(text) for text in codec.turn_ends} - {None}
 
     async def Generate(
@@ -124,19 +127,23 @@ class IngressServicer(ingress_pb2_grpc.IngressServiceServicer):
     async def Ended(self, request: pb.EndedRequest, context: Context) -> pb.EndedResponse:
         if request.outcome not in _ENDS:
             raise _unfit("outcome is not set", "outcome")
+        if len(request.answer) > MOST_ANSWER:
+            raise _unfit(f"an answer has at most {MOST_ANSWER:,} characters", "answer")
         attempt = await self._found(request.key, KeyUse.CALLS, KeyUse.REWARD)
-        if attempt is None:  # it has ended before
-            return pb.EndedResponse()
-        calls = len(attempt.forest.accepted)
-        failed = request.outcome == pb.OUTCOME_INFRASTRUCTURE
-        attempt.end(
-            AgentEnd(
+        calls = 0  # it has ended before
+        if attempt is not None:
+            calls = len(attempt.forest.accepted)
+            failed = request.outcome == pb.OUTCOME_INFRASTRUCTURE
+            end = AgentEnd(
                 reason=_ENDS[request.outcome],
                 error="" if failed else request.error,
                 answer=request.answer if request.HasField("answer") else None,
                 failure=(request.error or "infrastructure ended the agent") if failed else "",
             )
-        )
+            try:
+                await attempt.end(end)
+            except CallRefused as error:
+                raise ServiceError(_REASONS[error.refusal], str(error)) from error
         await self._agents.durable()
         return pb.EndedResponse(calls=calls)
 
@@ -151,7 +158,7 @@ class IngressServicer(ingress_pb2_grpc.IngressServiceServicer):
                 match = attempt.match(request)
                 attached = self._attached(attempt, match, verify=ask.verify)
                 yield pb.GenerateResponse(attached=attached)
-                prompt = _prompt((await _next(requests, "prompt")).prompt)
+                prompt = _prompt((await _next(requests, "prompt")).prompt, self._vocab_size)
                 call = attempt.ask(request, match, prompt)
             number = call.number
             with attempt.reading(call):
@@ -308,7 +315,7 @@ def _pieces(digests: bytes) -> Iterator[bytes]:
         yield digests[at : at + DIGEST_BYTES]
 
 
-def _prompt(prompt: pb.Prompt) -> PromptIds:
+def _prompt(prompt: pb.Prompt, vocab_size: int) -> PromptIds:
     kind = prompt.WhichOneof("ids")
     if kind is None:
         raise _unfit("the prompt has no ids", "ids")
@@ -317,12 +324,18 @@ def _prompt(prompt: pb.Prompt) -> PromptIds:
         raise _unfit(f"{len(given.token_ids)} bytes are not {given.token_count} ids", "token_ids")
     if any(run.author not in _PROMPT_AUTHORS for run in given.authors):
         raise _unfit("an author of a prompt is PROMPT, TOOL, TEMPLATE, SYSTEM or MEMORY", "authors")
-    authors = tuple((Author(run.author), run.count) for run in given.authors)
-    if sum(count for _author, count in authors) != given.token_count:
+    if sum(run.count for run in given.authors) != given.token_count:
         raise _unfit("the authors' counts do not add up to token_count", "authors")
+    token_ids = wire.unpack(given.token_ids, "i")
+    if token_ids and not 0 <= min(token_ids) <= max(token_ids) < vocab_size:
+        raise _unfit(
+            f"an id of the prompt is not below the policy's vocab_size, {vocab_size}: start the "
+            "ingress with the engine's recipe",
+            "token_ids",
+        )
     return PromptIds(
-        token_ids=wire.unpack(given.token_ids, "i"),
-        authors=authors,
+        token_ids=token_ids,
+        authors=tuple((Author(run.author), run.count) for run in given.authors),
         fresh=kind == "fresh",
         by_prefix=prompt.by_prefix,
         results=tuple((one.id, one.text) for one in prompt.results),

@@ -129,7 +129,7 @@ class IngressServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Ended(self, request, context):
-        """Ends a trajectory. Idempotent: the first end counts.
+        """Ends a trajectory. The response comes after it is on disk. Idempotent: the first end counts.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -81,7 +81,7 @@ class IngressServiceStub:
         toolwright.ingress.v1.ingress_pb2.EndedRequest,
         toolwright.ingress.v1.ingress_pb2.EndedResponse,
     ]
-    """Ends a trajectory. Idempotent: the first end counts."""
+    """Ends a trajectory. The response comes after it is on disk. Idempotent: the first end counts."""
 
 class IngressServiceAsyncStub:
     """Model calls of outside agents. The ingress speaks HTTP to agents and this contract to the engine.
@@ -146,7 +146,7 @@ class IngressServiceAsyncStub:
         toolwright.ingress.v1.ingress_pb2.EndedRequest,
         toolwright.ingress.v1.ingress_pb2.EndedResponse,
     ]
-    """Ends a trajectory. Idempotent: the first end counts."""
+    """Ends a trajectory. The response comes after it is on disk. Idempotent: the first end counts."""
 
 class IngressServiceServicer(metaclass=abc.ABCMeta):
     """Model calls of outside agents. The ingress speaks HTTP to agents and this contract to the engine.
@@ -221,6 +221,6 @@ class IngressServiceServicer(metaclass=abc.ABCMeta):
         request: toolwright.ingress.v1.ingress_pb2.EndedRequest,
         context: _ServicerContext,
     ) -> typing.Union[toolwright.ingress.v1.ingress_pb2.EndedResponse, collections.abc.Awaitable[toolwright.ingress.v1.ingress_pb2.EndedResponse]]:
-        """Ends a trajectory. Idempotent: the first end counts."""
+        """Ends a trajectory. The response comes after it is on disk. Idempotent: the first end counts."""
 
 def add_IngressServiceServicer_to_server(servicer: IngressServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...
