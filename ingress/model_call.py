@@ -15,14 +15,15 @@ from typing import Any
 
 import structlog
 
-from ingress.canon import Digests, agent_label, call_id, digests_of, reply_digests
+from ingress.canon import Digests, agent_label, digests_of
+from ingress.choice import Choice
 from ingress.config import ASIDE, POLICY, IngressTable
 from ingress.errors import ApiError, wrong
 from ingress.link import CallLost, EngineLink, Event, ids_message
 from ingress.metrics import Metrics, Verified
 from ingress.readers.registry import calls_required, chosen, make_reader
 from ingress.response_ids import response_id
-from ingress.text.completion import Completion, message_of
+from ingress.text.completion import Completion
 from ingress.text.rendering import in_call_order
 from ingress.text.tails import PromptIds, Tails
 from ingress.text.workers import TextWorkers
@@ -30,25 +31,15 @@ from ingress.types import (
     Begun,
     CallEnd,
     CallEvent,
-    Complete,
     Constraint,
-    End,
-    IllFormed,
     ModelRequest,
-    Piece,
-    ReadCall,
     Said,
-    TokenLogprob,
-    ToolCall,
     Usage,
-    Words,
 )
 from toolwright.chat.tokenizer import ChatTokenizer
-from toolwright.common.v1 import trajectory_pb2
 from toolwright.ingress.limits import MOST_RESULT, ids_digest
 from toolwright.ingress.v1 import ingress_pb2 as pb
 from toolwright.process.backoff import Backoff
-from toolwright.wire import unpack
 
 
 class Text:
@@ -84,7 +75,7 @@ class ModelCall:
         self._digests = digests
         self._text = text
         self._table = table
-        self._choices: list[_Choice] = []
+        self._choices: list[Choice] = []
         self._usage = Usage()
         self._verifying: asyncio.Task[None] | None = None
 
@@ -157,7 +148,7 @@ class ModelCall:
         shown = self.request.logprobs or self.request.token_ids
         return self._choices[event.choice].take(event, shown=shown)
 
-    def _choice(self, number: int) -> _Choice:
+    def _choice(self, number: int) -> Choice:
         request, tokenizer = self.request, self._text.tokenizer
         tools = () if request.tool_choice == "none" else request.tools
         completion = Completion(
@@ -168,7 +159,7 @@ class ModelCall:
             thought=tokenizer.thought if request.raw is None else None,
             thinking=self._text.thinking,
         )
-        return _Choice(number, completion, self._digests, tokenizer)
+        return Choice(number, completion, self._digests, tokenizer)
 
     def _ask(self, key: str, agent: str, *, retry: bool) -> pb.Ask:
         request, digests = self.request, self._digests
@@ -268,75 +259,6 @@ LOST_BACKOFF = Backoff(0.05, 5.0)
 _MANY_BYTES = 4 << 11
 """Bytes of ids that take some 2 ms to decode, and as long to read."""
 _TOO_DEEP = "the request is nested too deeply"
-
-
-class _Choice:
-    """One completion while it arrives."""
-
-    def __init__(
-        self, number: int, completion: Completion, digests: Digests, tokenizer: ChatTokenizer
-    ) -> None:
-        self._number = number
-        self._completion = completion
-        self._digests = digests
-        self._tokenizer = tokenizer
-        self._ids: list[str] = []
-        self._logprobs: list[TokenLogprob] = []
-        self._end: End = "stop"
-        self._stop = ""
-
-    def take(self, event: pb.Delta | pb.Finished, *, shown: bool) -> list[Said]:
-        """Reads new ids. shown: the client wants their log-probs."""
-        ids = unpack(event.token_ids, "i").tolist()
-        if shown:
-            logprobs = unpack(event.logprobs, "f")
-            self._logprobs += [
-                TokenLogprob(token=self._tokenizer.decode([one]), logprob=logprob, token_id=one)
-                for one, logprob in zip(ids, logprobs, strict=True)
-            ]
-        pieces = self._completion.feed(ids)
-        if isinstance(event, pb.Finished):
-            pieces += self._completion.end(event.stop)
-            self._stop = "" if event.stop in self._tokenizer.turn_ends else event.stop
-        said = [self._said(piece) for piece in pieces]
-        if isinstance(event, pb.Finished):
-            if event.finish.kind == trajectory_pb2.FINISH_KIND_LENGTH:
-                self._end = "length"
-            elif self._ids:
-                self._end = "tool_calls"
-        return said
-
-    def complete(self) -> Complete:
-        return Complete(
-            choice=self._number,
-            message=message_of(self._completion.pieces, self._ids),
-            end=self._end,
-            stop=self._stop,
-            logprobs=tuple(self._logprobs),
-        )
-
-    def canonical(self) -> pb.Canonical:
-        """The completion's digests, and its calls for the record."""
-        message = message_of(self._completion.pieces, self._ids)
-        digests = reply_digests(self._digests, message)
-        ids = iter(self._ids)
-        calls = [
-            pb.ReadCall(id=next(ids), name=one.name, arguments=one.arguments)
-            if isinstance(one, ReadCall)
-            else pb.ReadCall(arguments=one.text, invalid_reason=one.reason)
-            for one in self._completion.pieces
-            if isinstance(one, ReadCall | IllFormed)
-        ]
-        return pb.Canonical(digest=digests.message, reasoning=digests.reasoning, calls=calls)
-
-    def _said(self, piece: Piece) -> Said:
-        if isinstance(piece, ReadCall):
-            number = len(self._ids)
-            self._ids.append(call_id(self._digests, self._number, number))
-            call = ToolCall(id=self._ids[-1], name=piece.name, arguments=piece.arguments)
-            return Said(choice=self._number, piece=call, number=number)
-        words = Words(text=piece.text) if isinstance(piece, IllFormed) else piece
-        return Said(choice=self._number, piece=words)
 
 
 def _model(name: str, aliases: Mapping[str, Any]) -> str:

@@ -15,10 +15,10 @@ import structlog
 
 from ingress.config import IngressTable
 from ingress.errors import StartError
+from ingress.http.server import IngressServer
 from ingress.link import EngineLink
 from ingress.metrics import Metrics
 from ingress.model_call import Text
-from ingress.server import IngressServer
 from ingress.text.tails import Tails, splittable
 from ingress.text.workers import TextWorkers
 from ingress.workers import serve_by_workers, watch_parent

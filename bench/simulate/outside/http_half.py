@@ -21,9 +21,9 @@ from bench.simulate.virtual.loop import Owner, loop_here
 from ingress.config import IngressTable
 from ingress.dialects.chat import CHAT
 from ingress.errors import ApiError
+from ingress.http.refusals import api_error
 from ingress.link import BrokenOrder, CallLost, EngineLink
 from ingress.model_call import Text, prepare
-from ingress.refusals import api_error
 from ingress.types import Begun, CallEnd, ModelRequest, Said
 from toolwright.rpc.errors import ServiceError, TransportError
 

@@ -8,7 +8,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from ingress import reports
+from ingress.http import reports
 from tests.support.agents import END, Served, served_agents
 from toolwright import wire
 from toolwright.ingress.v1 import ingress_pb2 as pb

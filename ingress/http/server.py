@@ -30,13 +30,13 @@ from ingress.dialects.completions import COMPLETIONS
 from ingress.dialects.messages import MESSAGES
 from ingress.dialects.responses import RESPONSES
 from ingress.dialects.types import Dialect, Reply, ServerEvent
-from ingress.drivers import DriverRoutes
 from ingress.errors import ApiError
-from ingress.keys import CALLS, REPORT, KeyChecks, Uses, agent_of, key_of
+from ingress.http.drivers import DriverRoutes
+from ingress.http.keys import CALLS, REPORT, KeyChecks, Uses, agent_of, key_of
+from ingress.http.refusals import FAILURES, api_error, json_response, refusal
+from ingress.http.reports import end_of, read_object, report_of
 from ingress.link import BrokenOrder, EngineLink
 from ingress.model_call import Text, prepare
-from ingress.refusals import FAILURES, api_error, json_response, refusal
-from ingress.reports import end_of, read_object, report_of
 from ingress.text.tails import Tails
 from ingress.types import Begun, CallEnd, CallEvent, ModelRequest
 from toolwright.ingress.v1 import ingress_pb2 as pb

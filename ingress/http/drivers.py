@@ -12,8 +12,8 @@ from aiohttp import hdrs, web
 
 from ingress.dialects.reading import number_at, text_at, whole_at
 from ingress.errors import ApiError, wrong
+from ingress.http.reports import end_of
 from ingress.link import EngineLink
-from ingress.reports import end_of
 from toolwright import wire
 from toolwright.ingress.v1 import ingress_pb2 as pb
 from toolwright.rpc.auth import tokens_here
