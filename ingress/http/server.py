@@ -97,6 +97,7 @@ class IngressServer(HttpServer):
             app.router.add_post(f"{base}/reward", self._guarded(self._reward, CHAT, (REPORT,)))
             app.router.add_post(f"{base}/end", self._guarded(self._end, CHAT, (CALLS, REPORT)))
         drivers = DriverRoutes(link)
+        app.router.add_post("/v1/trajectories", _driven(drivers, drivers.open))
         app.router.add_post("/v1/trajectories/take", _driven(drivers, drivers.take))
         app.router.add_post("/v1/trajectories/end", _driven(drivers, drivers.end))
         app.router.add_get("/health", self._health)
