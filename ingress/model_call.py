@@ -69,9 +69,10 @@ class ModelCall:
     """One call. Make it by `prepare`, then go through `events` once."""
 
     def __init__(
-        self, request: ModelRequest, digests: Digests, text: Text, table: IngressTable
+        self, request: ModelRequest, digests: Digests, text: Text, table: IngressTable, key: str
     ) -> None:
         self.request = request
+        self._key = key
         self._digests = digests
         self._text = text
         self._table = table
@@ -80,7 +81,7 @@ class ModelCall:
         self._verifying: asyncio.Task[None] | None = None
 
     async def events(
-        self, link: EngineLink, *, key: str, agent: str, retry: bool
+        self, link: EngineLink, *, agent: str, retry: bool
     ) -> AsyncGenerator[CallEvent]:
         """Begun; pieces as they are certain, if the client streams; then the end. Begun comes again
         if a call that is not streamed begins again.
@@ -89,8 +90,8 @@ class ModelCall:
         TransportError or CallLost.
         """
         try:
-            ask = self._ask(key, agent, retry=retry)
-            async with aclosing(self._events(link, key, ask)) as events:
+            ask = self._ask(agent, retry=retry)
+            async with aclosing(self._events(link, ask)) as events:
                 async for event in events:
                     yield event
             if self._verifying is not None:
@@ -100,7 +101,7 @@ class ModelCall:
                 self._verifying.cancel()
         yield CallEnd(completions=tuple(one.complete() for one in self._choices), usage=self._usage)
 
-    async def _events(self, link: EngineLink, key: str, ask: pb.Ask) -> AsyncGenerator[CallEvent]:
+    async def _events(self, link: EngineLink, ask: pb.Ask) -> AsyncGenerator[CallEvent]:
         """Begun and pieces."""
         begun: Begun | None = None
         for tries in count():
@@ -109,7 +110,7 @@ class ModelCall:
             try:
                 async with aclosing(stream):
                     async for event in stream:
-                        if (first := self._begun(key, event)) not in (None, begun):
+                        if (first := self._begun(event)) not in (None, begun):
                             yield (begun := first)
                         for said in await self._read(event):
                             yield said
@@ -121,11 +122,11 @@ class ModelCall:
             else:
                 break
 
-    def _begun(self, key: str, event: Event) -> Begun | None:
+    def _begun(self, event: Event) -> Begun | None:
         if isinstance(event, pb.Durable):
             return None
         node = event.node - event.choice
-        return Begun(response=response_id(key, self._digests.request, node))
+        return Begun(response=response_id(self._key, self._digests.request, node))
 
     def _begin(self) -> None:
         self._choices = [self._choice(number) for number in range(self.request.n)]
@@ -161,11 +162,11 @@ class ModelCall:
         )
         return Choice(number, completion, self._digests, tokenizer)
 
-    def _ask(self, key: str, agent: str, *, retry: bool) -> pb.Ask:
+    def _ask(self, agent: str, *, retry: bool) -> pb.Ask:
         request, digests = self.request, self._digests
         constraint = self._constraint()
         ask = pb.Ask(
-            key=key,
+            key=self._key,
             agent=agent or agent_label(request, digests),
             root=digests.root,
             digests=b"".join(digests.messages),
@@ -213,7 +214,7 @@ class ModelCall:
             return False, tails.fresh(self.request.messages, self.request.tools)
 
         try:
-            is_tail, found = await self._text.workers.run(encode)
+            is_tail, found = await self._text.workers.run(encode, self._key)
         except ValueError as error:
             raise ApiError(str(error), param="messages" if raw is None else "prompt") from error
         except RecursionError as error:
@@ -242,7 +243,7 @@ class ModelCall:
                 return "tail"
             return "same" if ids_digest(whole[:at]) == attached.ids_digest else "history"
 
-        found = await self._text.workers.run(work)
+        found = await self._text.workers.run(work, self._key)
         self._text.metrics.verified(found)
         if found == "tail":
             request = self._digests.request.hex()
@@ -276,9 +277,15 @@ def _model(name: str, aliases: Mapping[str, Any]) -> str:
 
 
 async def prepare(
-    read: Callable[[bytes], ModelRequest], body: bytes, text: Text, table: IngressTable
+    read: Callable[[bytes], ModelRequest],
+    body: bytes,
+    text: Text,
+    table: IngressTable,
+    *,
+    key: str,
 ) -> ModelCall:
-    """The call of a body. read: the dialect's reader of bodies. Raises ApiError."""
+    """The call of a body. read: the dialect's reader of bodies. key: the trajectory's. Raises
+    ApiError."""
 
     def work(_: Tails) -> tuple[ModelRequest, Digests]:
         request = read(body)
@@ -289,7 +296,7 @@ async def prepare(
         except RecursionError as error:
             raise ApiError(_TOO_DEEP) from error
 
-    request, digests = await text.workers.run(work)
-    call = ModelCall(request, digests, text, table)
+    request, digests = await text.workers.run(work, key)
+    call = ModelCall(request, digests, text, table, key)
     _model(request.model, table.aliases)
     return call

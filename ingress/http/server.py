@@ -160,7 +160,7 @@ class IngressServer(HttpServer):
 
         return handle
 
-    async def _count(self, request: web.Request, dialect: Dialect, _: Caller) -> web.Response:
+    async def _count(self, request: web.Request, dialect: Dialect, caller: Caller) -> web.Response:
         """Tokens of a request, as the policy's own tokenizer counts them."""
         body = await _body(request)
 
@@ -169,18 +169,18 @@ class IngressServer(HttpServer):
             return len(tails.fresh(asked.messages, asked.tools).token_ids)
 
         try:
-            return json_response({"input_tokens": await self._text.workers.run(count)})
+            tokens = await self._text.workers.run(count, caller.key)
         except (ValueError, RecursionError) as error:
             raise ApiError(str(error)) from error
+        return json_response({"input_tokens": tokens})
 
     async def _answer(
         self, request: web.Request, dialect: Dialect, caller: Caller
     ) -> web.StreamResponse:
         read = partial(_read, dialect)
-        call = await prepare(read, await _body(request), self._text, self._table)
-        events = call.events(
-            self._link, key=caller.key, agent=agent_of(request), retry=_is_retry(request)
-        )
+        key = caller.key
+        call = await prepare(read, await _body(request), self._text, self._table, key=key)
+        events = call.events(self._link, agent=agent_of(request), retry=_is_retry(request))
         reply = dialect.reply(call.request)
         async with aclosing(events):
             if call.request.stream:

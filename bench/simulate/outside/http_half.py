@@ -45,8 +45,8 @@ class HttpHalf:
     ) -> None:
         """Answers one request. Raises ApiError."""
         try:
-            call = await prepare(_read, body, self._text, self._table)
-            async with aclosing(call.events(self._link, key=key, agent="", retry=retry)) as events:
+            call = await prepare(_read, body, self._text, self._table, key=key)
+            async with aclosing(call.events(self._link, agent="", retry=retry)) as events:
                 async for event in events:
                     if not isinstance(event, Begun):
                         send(event)
