@@ -23,7 +23,7 @@ from toolwright.rpc.channel import call, may_retry, open_channel
 from toolwright.rpc.errors import ServiceError, TransportError, from_rpc_error
 from toolwright.rpc.leased_groups import BrokenGroup, GroupStream
 from toolwright.rpc.options import TOKEN_VARIABLE
-from toolwright.rpc.retrying import Unanswered, retried
+from toolwright.rpc.retrying import Retry, Unanswered
 from toolwright.types import Group, Task
 
 Answer = TypeVar("Answer")
@@ -68,8 +68,10 @@ class RolloutClient:
         """address: HOST:PORT, run.engine of the recipe. patience: longest time to retry, in
         seconds. say: reports an outage. A token comes from the environment (TOOLWRIGHT_TOKEN)."""
         self.address = address
-        self._patience = patience
-        self._say = say
+        self._retries = Retry(
+            lambda: patience,
+            lambda why, _waited: say(f"waiting for the engine at {address} ({why})"),
+        )
 
     async def __aenter__(self) -> Self:
         self._channel = open_channel(self.address, os.environ.get(TOKEN_VARIABLE, ""))
@@ -166,14 +168,7 @@ class RolloutClient:
 
     async def _retry(self, attempt: Callable[[], Awaitable[Answer]], what: str) -> Answer:
         try:
-            return await retried(
-                attempt,
-                patience=lambda: self._patience,
-                waiting=lambda error: self._say(
-                    f"waiting for the engine at {self.address} ({what}: {error})"
-                ),
-                worked_s=SHORT_S,
-            )
+            return await self._retries.until_called(attempt, what, worked_s=SHORT_S)
         except Unanswered as unanswered:
             raise RequestFailed(
                 f"engine at {self.address} did not answer {what} for {unanswered.waited:.0f} s "

@@ -102,7 +102,7 @@ class Engine:
         seams: Seams | None = None,
     ) -> None:
         """fork: folder of another run, whose newest weights this run begins with."""
-        self._recipe = recipe
+        self._recipe = recipe = recipe.counted()
         self._table = table
         self._fork = fork
         self._seams = seams or Seams()
@@ -110,7 +110,7 @@ class Engine:
         self.metrics = Metrics()
         self._traces: Traces | None = None
         self._agents: Agents | None = None
-        self._progress = EngineProgress(recipe.shared.run.steps)
+        self._progress = EngineProgress(recipe.steps)
         self._drained = asyncio.Event()
 
     async def run(self) -> None:
@@ -201,7 +201,7 @@ class Engine:
         self._evaluated = EvaluationDelivery(self.journal, keep=self._table.evaluation.keep)
         self._evaluation = EvaluationLane(
             table=self._table.evaluation,
-            steps=shared.run.steps,
+            steps=recipe.steps,
             crews=crews,
             sampling=sampling,
             run_folder=recipe.run_folder,
@@ -213,6 +213,7 @@ class Engine:
         stack.push_async_callback(self._evaluation.stop)
         self._lane = TrainLane(
             run=shared.run,
+            steps=recipe.steps,
             crews=crews,
             places=places,
             sources=sources,
@@ -320,7 +321,7 @@ class Engine:
         self._fingerprint = fingerprint(recipe, tokenizer=self._core.codec.hash, shape=shape)
         self.status = EngineStatus(
             run_folder=str(recipe.run_folder),
-            steps=shared.run.steps,
+            steps=recipe.steps,
             lane=self._lane,
             evaluation=self._evaluation,
             publisher=self._publisher,
@@ -444,10 +445,7 @@ class Engine:
         policy_pb2_grpc.add_PolicyServiceServicer_to_server(self.policy_servicer(), server)
 
     def _register_ingress(self, server: object) -> None:
-        if self._agents is None:
-            raise ValueError("no task of this engine has outside agents")
-        servicer = IngressServicer(self._agents, self._core.codec)
-        ingress_pb2_grpc.add_IngressServiceServicer_to_server(servicer, server)
+        ingress_pb2_grpc.add_IngressServiceServicer_to_server(self.ingress_servicer(), server)
 
     def rollout_servicer(self) -> RolloutServicer:
         """RolloutService of this engine, once it is assembled."""
@@ -472,6 +470,14 @@ class Engine:
             self._fingerprint,
             shares_gpu=self._recipe.shared.run.share_gpu,
         )
+
+    def ingress_servicer(self) -> IngressServicer:
+        """IngressService of this engine, once it is assembled. Raises ValueError if no task has
+        outside agents."""
+        if self._agents is None:
+            raise ValueError("no task of this engine has outside agents")
+        codec = self._core.codec
+        return IngressServicer(self._agents, codec, codec.vocab_size)
 
 
 _ROLLOUT = rollout_pb2.DESCRIPTOR.services_by_name["RolloutService"].full_name

@@ -36,7 +36,7 @@ from toolwright.rpc.channel import call, open_channel
 from toolwright.rpc.errors import ServiceError, TransportError
 from toolwright.rpc.leased_groups import BrokenGroup, GroupStream
 from toolwright.rpc.options import TOKEN_VARIABLE
-from toolwright.rpc.retrying import Unanswered, retried
+from toolwright.rpc.retrying import Retry, Unanswered
 from toolwright.types import BlobRef, Group, WeightVersion
 
 Answer = TypeVar("Answer")
@@ -95,9 +95,10 @@ class EngineClient:
         stopping: Callable[[], bool] = lambda: False,
     ) -> None:
         self.address = address
-        self._patience = patience
-        self._stopping = stopping
-        self._say = say
+        self._retries = Retry(
+            lambda: STOPPING_S if stopping() else patience,
+            lambda why, _waited: say(f"waiting for the engine at {address} ({why})"),
+        )
         self.learner = secrets.token_hex(8)
         self._loop = BackgroundLoop("engine-client")
         self._channel = self._loop.run(self._open())
@@ -279,20 +280,12 @@ class EngineClient:
 
     async def _retry(self, attempt: Callable[[], Awaitable[Answer]], what: str) -> Answer:
         try:
-            return await retried(
-                attempt,
-                patience=lambda: STOPPING_S if self._stopping() else self._patience,
-                waiting=lambda error: self._say(
-                    f"waiting for the engine at {self.address} ({what}: {error})"
-                ),
-                worked_s=SHORT_S,
-            )
-        except Unanswered as unanswered:
+            return await self._retries.until_called(attempt, what, worked_s=SHORT_S)
+        except Unanswered as last:
             raise EngineError(
-                f"engine at {self.address} did not answer {what} for {unanswered.waited:.0f} s "
-                f"({unanswered.error}): is `engine serve RECIPE` running, and is run.engine its "
-                "address?"
-            ) from unanswered
+                f"engine at {self.address} did not answer {what} for {last.waited:.0f} s "
+                f"({last.error}): is `engine serve RECIPE` running, and is run.engine its address?"
+            ) from last.error
         except (ServiceError, TransportError) as error:
             if isinstance(error, ServiceError) and error.reason == reasons.ERROR_REASON_SUPERSEDED:
                 raise TakenError(f"engine at {self.address}: {error}") from error

@@ -207,7 +207,7 @@ async def _training_source(
     lines.append(f"first task{suffix}: {task.id}: {question}")
     gives = _gives_metadata(recipe)
     lines += _row_lines(f"task source{suffix}", source, gives_metadata=gives)
-    if recipe.shared.run.steps:
+    if recipe.shared.run.steps != 0:
         training.add(recipe, source)
     source.close()
     return lines

@@ -67,6 +67,7 @@ class TrainLane:
         self,
         *,
         run: Run,
+        steps: int,
         crews: Mapping[str, Crew],
         places: Places,
         sources: Mapping[str, TaskSource | SubmittedTasks],
@@ -78,9 +79,11 @@ class TrainLane:
         group_filter: GroupFilter | None = None,
         happened: Happened = unheard,
     ) -> None:
-        """crews, sources: by the task's name, "" for a single task. places: those that all crews
-        share. group_filter: dynamic sampling, if the recipe has it."""
+        """steps: of the whole run. crews, sources: by the task's name, "" for a single task.
+        places: those that all crews share. group_filter: dynamic sampling, if the recipe has it.
+        """
         self._run = run
+        self._steps = steps
         self._crews = crews
         self._places = places
         self._sources = sources
@@ -119,10 +122,10 @@ class TrainLane:
         return self._journal.counts
 
     @property
-    def earlier_outside(self) -> list[str]:
+    def earlier_outside(self) -> list[AttemptLog]:
         """Attempts of outside agents, from an earlier life, that will go on."""
-        states = ((one.attempt, one.state) for one in self._earlier.values())
-        return [name for name, state in states if state.forest is not None and not state.ended]
+        logs = self._earlier.values()
+        return [log for log in logs if log.state.forest is not None and log.state.ended is None]
 
     @property
     def running(self) -> int:
@@ -229,7 +232,7 @@ class TrainLane:
 
     def _capacity_at(self, step: int) -> int:
         run = self._run
-        last = max(run.steps - 1 - run.max_staleness, -1 - run.max_staleness)
+        last = max(self._steps - 1 - run.max_staleness, -1 - run.max_staleness)
         return staleness_room(
             eta=run.max_staleness,
             version=min(step, last),

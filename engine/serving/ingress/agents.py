@@ -1,4 +1,4 @@
-"""Outside attempts of this engine: those that wait for an agent, and those that one works on.
+"""Outside attempts of this engine: those that wait for an agent, and those in progress.
 
 Invariants
 - An attempt is handed out once. A repeated request of a worker gets the attempt that it got.
@@ -15,6 +15,7 @@ from functools import partial
 
 from engine.core.rollout.assignment import Assignment, OutsideRun, RolloutContext
 from engine.core.rollout.outside_attempt import OutsideAttempt
+from engine.core.rollout.outside_call import forest_of
 from engine.core.trajectory.log import AttemptLog
 from engine.serving.ingress.keys import Keys
 from toolwright.recipe import Agent
@@ -33,8 +34,8 @@ class Agents:
         self._waiting = deque[tuple[OutsideAttempt, asyncio.Future[None]]]()
         self._wanted = dict[str, asyncio.Future[OutsideAttempt | None]]()
         """Requests of workers that wait for an attempt."""
-        self._taken = dict[str, OutsideAttempt]()
-        """Attempts that have not ended, by the request that took them."""
+        self._taken = dict[str, str]()
+        """Names of attempts that have not ended, by the request that took them."""
         self._live = dict[str, OutsideAttempt]()
         self._expected = dict[str, asyncio.Event]()
         """Attempts that will soon be live; set when one is live or has ended."""
@@ -44,10 +45,11 @@ class Agents:
         """Runs the attempts of a task with these rules."""
         return partial(self.run, rules)
 
-    def expect(self, attempts: Iterable[str]) -> None:
-        """Announces attempts of an earlier life that will go on."""
-        for name in attempts:
-            self._expected.setdefault(name, asyncio.Event())
+    def expect(self, logs: Iterable[AttemptLog]) -> None:
+        """Announces attempts that agents work on, and that will go on."""
+        for log in logs:
+            self._expected.setdefault(log.attempt, asyncio.Event())
+            self._taken[forest_of(log).begun.taker] = log.attempt
 
     def stop(self) -> None:
         """Announces the engine's end: attempts that it cancels go on in its next life."""
@@ -71,38 +73,27 @@ class Agents:
         try:
             if not log.state.opened:
                 await self._offer(attempt)
-            self._taken[attempt.forest.begun.taker] = attempt
             await attempt.run(lambda: self._started(attempt))
         finally:
             self._live.pop(name, None)
-            if self._stops and log.state.ended is None:  # it goes on in the engine's next life
-                self.expect([name])
-            else:
+            if not (self._stops and log.state.ended is None and log.state.opened):
                 self._settled(name)
-            if log.state.opened:
-                self._taken.pop(attempt.forest.begun.taker, None)
+                if log.state.opened:
+                    self._taken.pop(attempt.forest.begun.taker, None)
+            else:  # it goes on in the engine's next life
+                self.expect([log])
 
     async def take(self, taker: str, wait: float) -> OutsideAttempt | None:
         """An attempt for a worker; None after `wait` seconds without one. Its start is durable.
 
-        taker: names the worker's request.
+        taker: names the worker's request. A repeated request waits until its attempt goes on.
         """
-        found = self._taken.get(taker)
-        if found is None:
-            wanted = self._wanted.get(taker)
-            if wanted is None:
-                wanted = asyncio.get_running_loop().create_future()
-                self._wanted[taker] = wanted
-            self._hand_out()
-            try:
-                async with asyncio.timeout(wait):
-                    found = await asyncio.shield(wanted)
-            except TimeoutError:
-                found = None
-            finally:
-                self._wanted.pop(taker, None)
-                if not wanted.done():
-                    wanted.set_result(None)
+        try:
+            async with asyncio.timeout(wait):
+                name = self._taken.get(taker)
+                found = await (self._handed_out(taker) if name is None else self.attempt(name))
+        except TimeoutError:
+            return None
         if found is not None:
             await self.durable()
         return found
@@ -114,6 +105,19 @@ class Agents:
             async with asyncio.timeout(HELD_S):
                 await expected.wait()
         return self._live.get(name)
+
+    async def _handed_out(self, taker: str) -> OutsideAttempt | None:
+        """The next attempt that is free; None if an equal request is given up meanwhile."""
+        wanted = self._wanted.get(taker)
+        if wanted is None:
+            wanted = self._wanted[taker] = asyncio.get_running_loop().create_future()
+        self._hand_out()
+        try:
+            return await asyncio.shield(wanted)
+        finally:
+            self._wanted.pop(taker, None)
+            if not wanted.done():
+                wanted.set_result(None)
 
     async def _offer(self, attempt: OutsideAttempt) -> None:
         """Returns when a worker has taken the attempt."""
@@ -135,8 +139,7 @@ class Agents:
                 continue
             taker = next(iter(self._wanted))
             attempt.begin(taker)
-            self._taken[taker] = attempt
-            self._expected[attempt.name] = asyncio.Event()
+            self.expect([attempt.log])
             begun.set_result(None)
             self._wanted.pop(taker).set_result(attempt)
 

@@ -113,6 +113,7 @@ class Lane:
 
         self.lane = TrainLane(
             run=table,
+            steps=table.steps or 0,
             crews={"": cast("Any", Fake())},
             places=self.places,
             sources={"": source or Positions()},
