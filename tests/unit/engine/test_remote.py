@@ -8,10 +8,14 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from engine.cli import app
+from engine.cli import ENGINE, app
 from engine.client import WatchedEvent, _requests
+from engine.config import EngineTable
 from engine.errors import RequestFailed, StartupError
+from engine.offline.check.command import check
 from engine.offline.remote import _line, tasks_of
+from tests.support.recipes import merged, recipe_tables, write_recipe
+from toolwright.recipe import load_recipe
 from toolwright.types import Task
 
 
@@ -65,3 +69,23 @@ def test_an_event_is_one_line_whatever_it_holds() -> None:
     assert "rewarded" in line
     assert "reward=0.5" in line
     assert line.isprintable()
+
+
+def checked(folder: Path, policy: Path, **changes: object) -> list[str]:
+    """The lines of `engine check` for a recipe whose tasks are submitted."""
+    tables = recipe_tables(policy=policy, sampler="http://127.0.0.1:1", tools={}, engine=ENGINE)
+    file = write_recipe(folder, merged(tables, {"task": {"source": "submitted"}, **changes}))
+    recipe = load_recipe(file)
+    return list(check(recipe, recipe.table("engine", EngineTable), connect=False))
+
+
+def test_engine_check_says_that_tasks_are_submitted(tmp_path: Path, policy_folder: Path) -> None:
+    assert "task source: tasks that clients submit (`engine submit`)" in checked(
+        tmp_path, policy_folder
+    )
+
+
+def test_an_evaluation_takes_no_submitted_tasks(tmp_path: Path, policy_folder: Path) -> None:
+    suite = {"name": "s", "source": "submitted", "n": 1}
+    with pytest.raises(StartupError, match="only `engine serve` takes submitted tasks"):
+        checked(tmp_path, policy_folder, engine={"evaluation": {"suites": [suite]}})
