@@ -67,7 +67,7 @@ def first_to_end(rank: int, code: int) -> str:
     """A sentence about the rank that ended first. code: its status, or minus its signal."""
     if code >= 0:
         return f"rank {rank} ended first, with status {code}: look at its last lines"
-    name = signal.Signals(-code).name
+    name = next((one.name for one in signal.Signals if one == -code), f"signal {-code}")
     return f"rank {rank} ended first, by {name}: {HINTS.get(name, 'look at its last lines')}"
 
 

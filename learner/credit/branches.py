@@ -41,8 +41,8 @@ def evened(
 
 
 def _without_copies(trajectory: Trajectory) -> list[TokenSequence]:
-    """The sequences; one that copies another one of its trajectory has no parent: its copy is not
-    trained, so it has no part in a mean."""
+    """The sequences. A copy of another one of the trajectory has no parent: the copied tokens are
+    not trained, so they have no part in a mean."""
     return [
         replace(q, parent=None, fork_offset=None) if shared else q
         for q, shared in zip(trajectory.sequences, trajectory.shared_prefixes, strict=True)

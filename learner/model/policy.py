@@ -186,6 +186,7 @@ class Policy(Model):
         """Leaves a complete PEFT folder of the adapters. Raises ModelError without adapters."""
         if self.adapters is None:
             raise ModelError("the policy has no adapters: set learner.lora")
+        self.gather()
         if parallel.is_first():
             bridges.write_adapters(self.adapters.saved(), self.source, folder)
         parallel.barrier()

@@ -112,9 +112,13 @@ class Checkpoints:
         """Whether this rank has written a checkpoint that `settle` has not returned yet."""
         return self._writer.done
 
+    def wait(self) -> None:
+        """Waits on this rank for the checkpoint in progress. Raises CheckpointError."""
+        self._writer.settle()
+
     def settle(self) -> None:
         """Waits for the checkpoint in progress; all ranks call it. Raises CheckpointError."""
-        self._writer.settle()
+        self.wait()
         parallel.barrier()
 
     def begin(

@@ -108,7 +108,7 @@ def read_metadata(folder: Path) -> metadata.Metadata:
 def read_sharded(wanted: Any, folder: Path) -> Any:
     """The checkpoint's values in the form of `wanted`, a state of Megatron's sharded tensors.
 
-    All ranks call it. Does what Megatron's `load` does, whose way to read differs between versions.
+    All ranks call it. Does what Megatron's `load` does: versions of Megatron read differently.
     Raises CheckpointError, OSError, CheckpointException for other shapes or keys, and
     UnpicklingError for objects that could run code.
     """

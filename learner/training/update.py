@@ -6,8 +6,8 @@ Invariants
 - Rows that cannot move the weights are not forwarded. They stay in the metrics, and in the means
   unless the recipe drops them. Without a row left there is no optimizer step.
 - All rows of a trajectory are in one optimizer step.
-- No broken number reaches the weights. All rows of a trajectory leave the batch and its means, and
-  are counted, if an input, log-prob, loss or gradient of one of them is not finite. If the gradient
+- No broken number reaches the weights. If an input, log-prob, loss or gradient of a row is not
+  finite, all rows of its trajectory leave the batch and its means, and are counted. If the gradient
   is still not finite, the weights do not move. All ranks decide alike.
 """
 

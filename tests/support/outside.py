@@ -18,9 +18,10 @@ from engine.core.trajectory.events import (
     decode,
     encode,
 )
-from engine.core.trajectory.forest import DIGEST_BYTES, Forest
+from engine.core.trajectory.forest import Forest
 from engine.core.trajectory.partials import with_part
 from engine.core.trajectory.state import EMPTY, State, apply, fold
+from toolwright.ingress.limits import DIGEST_BYTES
 from toolwright.types import (
     Author,
     FinishKind,
@@ -84,17 +85,21 @@ class OutsideAgent:
         *,
         root: bytes = ROOT,
         n: int = 1,
+        parent: int | None = None,
         cut: int | None = None,
         tail: int = 2,
         aside: bool = False,
         agent: str = "",
     ) -> int:
-        """Asks with the tail after the match, or after its first `cut` tokens. Returns the call."""
+        """Asks with the tail after `parent` (default: the match), or after its first `cut` tokens.
+        Returns the call."""
         digests = digests_of(messages, root)
         match = self.forest.match(root, digests, {})
+        if parent is None and match is not None:
+            parent = match.node.number
         number = len(self.forest.nodes)
-        shared = 0 if match is None else match.node.end
-        if match is not None and cut is not None:
+        shared = 0 if parent is None else self.forest.node(parent).end
+        if cut is not None:
             shared = min(cut, shared)
         self.add(
             Asked(
@@ -107,7 +112,7 @@ class OutsideAgent:
                 authors=((Author.TEMPLATE, 1), (Author.PROMPT, tail - 1)),
                 room=100,
                 sampling=SAMPLING,
-                parent=match.node.number if match else None,
+                parent=parent,
                 shared=shared,
                 n=n,
                 agent=agent,

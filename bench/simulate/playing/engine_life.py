@@ -38,7 +38,7 @@ class SimulatedEngine(Engine):
         """ingress: the way of outside agents to this engine."""
         super().__init__(recipe, table, seams=seams)
         self._ingress = ingress
-        self._progress = EngineProgress(recipe.shared.run.steps, out=io.StringIO())
+        self._progress = EngineProgress(recipe.steps, out=io.StringIO())
         self.servicers: tuple[RolloutServicer, PolicyServicer] | None = None
         """From the moment at which the engine would listen."""
         self.hung_up = asyncio.Event()

@@ -6,7 +6,7 @@ from engine.core.rewards.score import Score
 from toolwright.types import RewardPart, Trajectory
 
 REPORTED = "reported"
-"""Key of the metadata that hold the report: {"reward": number or None, "parts": [fields, ...]}."""
+"""Key of the report in the metadata: {"reward": number or None, "parts": [fields, ...]}."""
 
 
 def reported(trajectory: Trajectory) -> Score:

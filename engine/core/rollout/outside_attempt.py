@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -47,6 +48,7 @@ from engine.core.trajectory.forest import Forest, Match
 from engine.core.trajectory.log import AttemptLog
 from engine.core.trajectory.state import LogError
 from engine.errors import AttemptFailed, first_of_group
+from toolwright.ingress.limits import MOST_AT_ONCE, MOST_CHOICES, MOST_RESULT
 from toolwright.recipe import Agent
 from toolwright.types import (
     ActionTimings,
@@ -63,11 +65,13 @@ GRACE_S = 15.0
 RETURN_S = 60.0
 """The same after a restart of the engine, because the ingress must find the engine first."""
 MOST_CALLS = 1024
-MOST_AT_ONCE = 16
-MOST_CHOICES = 16
-MOST_RESULT = 1 << 16
-"""Characters of a tool's result that the record keeps."""
+MOST_PARTS = 1024
+"""Parts of a reward, over all reports."""
+MOST_NAME = 256
+"""Characters of a part's name."""
 MOST_ERROR = 500
+AGENT_ENDED = "agent_ended"
+"""Kind of the note of an agent's end, while the trajectory waits for its reward."""
 
 log = structlog.get_logger("ingress")
 
@@ -86,11 +90,12 @@ class OutsideAttempt:
         self._calls: dict[int, OutsideCall] = {}
         self._running: dict[int, asyncio.Task[None]] = {}
         self._timers: dict[int, asyncio.TimerHandle] = {}
-        self._reserved = 0
+        self._reserved: list[int] = []
+        """Numbers of completions of the calls that wait for their prompts."""
         self._tasks: asyncio.TaskGroup | None = None
         self._end: asyncio.Future[AgentEnd] = asyncio.get_running_loop().create_future()
-        self.over: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        """Done after `run`; False if the attempt goes on in the engine's next life."""
+        self._over, self._concluded = asyncio.Event(), False
+        self._rewarded = asyncio.Event()
         spent = attempt.state.open_s + _busy_s(attempt.state.action_timings)
         self._earlier_s, self._began = spent, time.monotonic()
         self._limit = TimeLimit(max(0.001, self._limits.seconds - spent))
@@ -130,15 +135,21 @@ class OutsideAttempt:
                 async with self._limit, asyncio.TaskGroup() as self._tasks:
                     for number in self.forest.open_calls:
                         self._start(self._call_in_flight(number, stream=False), RETURN_S)
+                    self._end_as_before()
                     started()
                     end = await asyncio.shield(self._end)
                     self._stop_calls()
+                    if not end.failure and self._awaits_reward:
+                        await self._rewarded.wait()
         except TimeoutError:
-            end = AgentEnd(reason=StopReason.TRAJECTORY_TIMEOUT)
+            timeout = AgentEnd(reason=StopReason.TRAJECTORY_TIMEOUT)
+            end = self._end.result() if self._end.done() else timeout
         finally:
             self._stop_calls()
             self._tasks = None
             self._context.pool.release(self.name)
+            self._over.set()
+        self._concluded = True
         if end.failure:
             raise AttemptFailed(end.failure[:MOST_ERROR])
         for number in self.forest.open_calls:
@@ -150,21 +161,67 @@ class OutsideAttempt:
         seconds = self._earlier_s + time.monotonic() - self._began
         self.log.append(Ended(reason=end.reason, seconds=seconds, answer=end.answer))
 
-    def end(self, end: AgentEnd) -> None:
-        """Ends the attempt; the first end counts."""
+    async def end(self, end: AgentEnd) -> None:
+        """Ends the attempt; the first end counts. Returns when the log has the end, or the attempt
+        is given up. With `reward_from = "callback"` the attempt then waits for its reward, until
+        its time is up. Raises CallRefused if the engine stops first."""
         if not self._end.done():
             self._end.set_result(end)
+            if not end.failure and self._awaits_reward and self.log.state.ended is None:
+                data = {"reason": int(end.reason), "error": end.error, "answer": end.answer}
+                note = Event(kind=AGENT_ENDED, turn=self.log.state.turn, data=data)
+                self.log.append(Noted(note=note))
+        if self._awaits_reward and not self._end.result().failure:
+            return
+        await self._over.wait()
+        if not self._concluded:
+            raise CallRefused(Refusal.AWAY, "the engine stops, and goes on later")
+
+    def _end_as_before(self) -> None:
+        """Repeats the end that an earlier life of the engine took."""
+        for note in self.log.state.events:
+            if note.kind == AGENT_ENDED and not self._end.done():
+                reason = StopReason(int(note.data["reason"]))
+                error, answer = note.data["error"], note.data["answer"]
+                self._end.set_result(AgentEnd(reason=reason, error=error, answer=answer))
+
+    @property
+    def _awaits_reward(self) -> bool:
+        """Whether the trajectory's reward is still to come, after the agent's end."""
+        report = self.log.state.reported
+        has = report is not None and (
+            report.reward is not None or any(part.turn is None for part in report.parts)
+        )
+        return self.rules.reward_from == "callback" and not has
 
     def report(self, reward: float | None, parts: Sequence[RewardPart], number: int | None) -> None:
         """Takes a reward. number: completion that parts without a turn belong to, or None. Raises
-        CallRefused after the end, or if no accepted completion has the number."""
-        self._refuse_over()
+        CallRefused after the end, for a number that is not finite, for an unknown completion or
+        turn, and beyond `MOST_PARTS` and `MOST_NAME`."""
+        if not (self._end.done() and self._awaits_reward and self.log.state.ended is None):
+            self._refuse_over()
+        if not all(map(math.isfinite, (reward or 0.0, *(part.value for part in parts)))):
+            raise CallRefused(Refusal.UNFIT, "a reward and its parts are finite numbers")
         if number is not None:
             if number not in self.forest.accepted:
                 raise CallRefused(Refusal.UNFIT, f"no accepted completion has the number {number}")
             turn = self.forest.node(number).turn
             parts = [replace(one, turn=turn) if one.turn is None else one for one in parts]
+        turns, earlier = self.log.state.turn, self.log.state.reported
+        for part in parts:
+            if part.turn is not None and part.turn >= turns:
+                raise CallRefused(
+                    Refusal.UNFIT, f"turn {part.turn} of a part; the trajectory has {turns} turns"
+                )
+        named = {(part.name, part.turn) for part in (*(earlier.parts if earlier else ()), *parts)}
+        if len(named) > MOST_PARTS or any(len(part.name) > MOST_NAME for part in parts):
+            raise CallRefused(
+                Refusal.UNFIT,
+                f"a reward has at most {MOST_PARTS} parts, with names of {MOST_NAME} characters",
+            )
         self.log.append(Rewarded(reward=reward, parts=tuple(parts)))
+        if not self._awaits_reward:
+            self._rewarded.set()
 
     def known(self, request: bytes) -> int | None:
         """The newest call with a request digest, which is accepted or in flight."""
@@ -179,22 +236,22 @@ class OutsideAttempt:
 
     @contextmanager
     def reserved(self, request: ModelRequest) -> Iterator[None]:
-        """Holds room for a call until it is asked. Raises CallRefused without room, or for a
+        """Holds room for a call until its prompt comes. Raises CallRefused without room, or for a
         request that no attempt serves."""
         self._refuse_over()
         if not (1 <= request.n <= MOST_CHOICES and request.digests):
             raise CallRefused(
                 Refusal.UNFIT, f"a request has messages, and 1 to {MOST_CHOICES} completions"
             )
-        if len(self.forest.nodes) + request.n > MOST_CALLS:
+        if len(self.forest.nodes) + sum(self._reserved) + request.n > MOST_CALLS:
             raise CallRefused(Refusal.TOO_MANY, f"the trajectory has its {MOST_CALLS} completions")
-        if len(self._calls) + self._reserved >= MOST_AT_ONCE:
+        if len(self._calls) + len(self._reserved) >= MOST_AT_ONCE:
             raise CallRefused(Refusal.TOO_MANY, f"{MOST_AT_ONCE} calls are in flight already")
-        self._reserved += 1
+        self._reserved.append(request.n)
         try:
             yield
         finally:
-            self._reserved -= 1
+            self._reserved.remove(request.n)
 
     def ask(self, request: ModelRequest, match: Match | None, prompt: PromptIds) -> OutsideCall:
         """Logs a call and starts it. Raises CallRefused if its prompt leaves no room or does not
@@ -203,22 +260,22 @@ class OutsideAttempt:
         if match is None and not prompt.fresh:
             raise CallRefused(Refusal.UNFIT, "a new root needs all ids of its prompt")
         parent, shared, token_ids, authors = None, 0, prompt.token_ids, prompt.authors
-        if match is not None:
+        if match is not None and not prompt.fresh:
             parent, shared = match.node.number, match.node.end
-            if prompt.fresh:
-                found = self.forest.longest_prefix(request.root, token_ids)
-                parent, shared = (None, 0) if found is None else (found[0].number, found[1])
-                token_ids, authors = token_ids[shared:], _runs_after(authors, shared)
+        elif match is not None or prompt.by_prefix:
+            found = self.forest.longest_prefix(request.root, token_ids, whole=prompt.by_prefix)
+            parent, shared = (None, 0) if found is None else (found[0].number, found[1])
+            token_ids, authors = token_ids[shared:], _runs_after(authors, shared)
         room = self._limits.model - shared - len(token_ids)
         if room < 1:
             raise CallRefused(
                 Refusal.CONTEXT_FULL,
-                f"the prompt has {shared + len(token_ids)} tokens, and the context "
-                f"{self._limits.model}",
+                f"{shared + len(token_ids)} tokens > {self._limits.model} maximum",
             )
         sampling = self._sampling(request.sampling)
+        above = {node.turn for node in self.forest.above(parent)} if prompt.results else set()
         for given_id, text in prompt.results:
-            self._answer(given_id, text)
+            self._answer(given_id, text, above)
         number = len(self.forest.nodes)
         self.log.append(
             Asked(
@@ -305,16 +362,18 @@ class OutsideAttempt:
         if read.invalid_reason:
             self.log.append(Answered(call_id=call_id, outcome=refused(read.invalid_reason)))
 
-    def _answer(self, given_id: str, text: str) -> None:
-        """Logs a tool's result, the first time that it comes back."""
-        for called in self.log.state.open_calls:
-            if called.given_id == given_id:
-                kept = text[:MOST_RESULT]
-                outcome = CallOutcome(observation=kept, valid=True, truncated=kept != text)
-                self.log.append(
-                    Answered(call_id=called.call_id, outcome=outcome, result_ns=time.monotonic_ns())
-                )
-                return
+    def _answer(self, given_id: str, text: str, above: Set[int | None]) -> None:
+        """Logs a tool's result, the first time that it comes back. Samples of one request have the
+        same ids of calls. above: turns whose calls come first; else the newest call counts."""
+        found = [one for one in self.log.state.open_calls if one.given_id == given_id]
+        if not found:
+            return
+        called = next((one for one in found if one.turn in above), found[-1])
+        kept = text[:MOST_RESULT]
+        outcome = CallOutcome(observation=kept, valid=True, truncated=kept != text)
+        self.log.append(
+            Answered(call_id=called.call_id, outcome=outcome, result_ns=time.monotonic_ns())
+        )
 
     def _sampling(self, wanted: SamplingParams) -> SamplingParams:
         own = self.assignment.sampling

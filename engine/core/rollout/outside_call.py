@@ -3,7 +3,7 @@
 Invariants
 - Tokens that a reader got are never taken back: a request after a failure goes on from them.
 - A publish or an outage delays a completion. Only a request that no sampler takes fails.
-- A completion under a grammar begins anew after a failure: no reader gets a part of it.
+- A completion under a grammar begins again after a failure: no reader gets a part of it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ BACKOFF = Backoff(0.5, 10.0)
 """Pauses after the sampler's own retries have failed."""
 
 MOST_TRIES = 8
-"""Tries of a completion under a grammar, which begins anew each time."""
+"""Tries of a completion under a grammar; each begins again."""
 
 log = structlog.get_logger("ingress")
 

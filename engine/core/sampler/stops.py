@@ -29,6 +29,9 @@ from toolwright.reading.action_ends import Ends, Grammar, Tags
 REPLACEMENT = "\ufffd"
 """Decoding of bytes that are not, or not yet, a character."""
 
+MOST_TABLES = 32
+"""Tables of ending tokens of one codec. Each may grow as large as the vocabulary."""
+
 _Hit = Callable[[StopHit], None]
 
 
@@ -98,11 +101,16 @@ class EndingTokens(dict[int, bool]):
 
     @classmethod
     def shared(cls, characters: frozenset[str], codec: Codec) -> EndingTokens:
-        """The table shared by all sessions whose stops end alike."""
+        """The table shared by all sessions whose stops end alike. A codec keeps its newest ones:
+        an outside agent may send other stops with each request."""
         known = _KNOWN.setdefault(codec, {})
-        if characters not in known:
-            known[characters] = cls(characters, codec)
-        return known[characters]
+        table = known.pop(characters, None)
+        if table is None:
+            table = cls(characters, codec)
+        known[characters] = table
+        if len(known) > MOST_TABLES:
+            del known[next(iter(known))]
+        return table
 
     def __missing__(self, token: int) -> bool:
         codec = self._codec()

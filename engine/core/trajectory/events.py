@@ -157,7 +157,7 @@ class Appended(Event, frozen=True, kw_only=True):
 
 
 class Rewritten(Event, frozen=True, kw_only=True):
-    """The protocol replaced the context, between two turns or after an action, whose turn it ends.
+    """The protocol replaced the context between two turns, or after an action. Then the turn ends.
 
     The new context is the first `shared` tokens of the old one, then `token_ids`.
     """

@@ -4,8 +4,8 @@ A completion is a node. It is open until `Replied` accepts it, and `Dropped` rem
 call goes on from an accepted node, or begins a new root.
 
 Invariants
-- The ids of a prompt are the parent's first `shared` ids and the call's own: what the sampler read
-  is the record's prefix, whatever other calls did meanwhile.
+- The ids of a prompt are the parent's first `shared` ids and the call's own. So the sampler read a
+  prefix of the record, whatever other calls did meanwhile.
 - Sequences are derived. The first call that continues a node at its end continues its sequence.
   Every other call opens a sequence, in which the shared tokens are not trainable. So an accepted
   completion is trainable in one sequence at most.
@@ -18,7 +18,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as replace_fields
-from operator import itemgetter
 
 import msgspec
 from msgspec.structs import replace
@@ -33,8 +32,6 @@ from engine.core.trajectory.events import Acted, Asked, Begun, Dropped, Replied,
 from engine.core.trajectory.partials import with_part
 from engine.types import Generated
 from toolwright.types import Ids, Segment, ids
-
-DIGEST_BYTES = 16
 
 
 class Node(msgspec.Struct, frozen=True, kw_only=True):
@@ -191,31 +188,55 @@ class Forest(msgspec.Struct, frozen=True, kw_only=True):
         message that differs there from its completion does not match it.
         """
         held = {digest: number for number, digest in enumerate(digests, 1)}
-        found = [
-            (node.asked.messages, turn, node)
-            for turn, node in enumerate(self.turns)
-            if node.asked.root == root and held.get(node.digest) == node.asked.messages + 1
-        ]
-        for messages, _turn, node in sorted(found, reverse=True, key=itemgetter(0, 1)):
-            if all(
-                reasoning.get(one.asked.messages, one.reasoning) == one.reasoning
-                for one in self._above(node)
-            ):
-                return Match(node=node, messages=messages + 1)
-        return None
-
-    def longest_prefix(self, root: bytes, token_ids: Ids) -> tuple[Node, int] | None:
-        """The accepted node under `root` whose ids share most with `token_ids`, the latest of equal
-        ones, and the number of shared ids; None if no id is shared."""
-        best: tuple[Node, int] | None = None
-        for path in self._joined_nodes():
-            if path.nodes[0].asked.root != root:
-                continue
-            shared = common_prefix(self.ids(path.nodes[-1].number), token_ids)
-            holds = next(node for node in path.nodes if node.end >= shared)
-            if shared and (best is None or shared >= best[1]):
-                best = holds, shared
+        agrees = dict[int, bool]()
+        best: Match | None = None
+        for node in self.turns:
+            asked, messages = node.asked, node.asked.messages + 1
+            fits = asked.parent is None or agrees[asked.parent]
+            # A parent whose end was cut off may have another message than the request.
+            if found := asked.root == root and held.get(node.digest) == messages:
+                fits &= reasoning.get(asked.messages, node.reasoning) == node.reasoning
+            agrees[node.number] = fits
+            if found and fits and (best is None or messages >= best.messages):
+                best = Match(node=node, messages=messages)
         return best
+
+    def longest_prefix(
+        self, root: bytes, token_ids: Ids, *, whole: bool = False
+    ) -> tuple[Node, int] | None:
+        """The accepted node under `root` whose ids share most with `token_ids`, the latest of equal
+        ones, and the number of shared ids; None if no id is shared. whole: only with a whole
+        completion among the shared ids.
+        """
+        best: tuple[Node, int] | None = None
+        alike = dict[int, int]()
+        first_end = dict[int, int]()
+        """End of the first whole completion in a node's ids."""
+        for node in self.turns:
+            asked, acted = node.asked, node.acted
+            if asked.root != root or acted is None:
+                continue
+            shared = 0 if asked.parent is None else min(asked.shared, alike[asked.parent])
+            for own, begin in ((asked.token_ids, asked.shared), (acted.token_ids, node.start)):
+                if shared == begin:
+                    shared += common_prefix(own, token_ids[begin : begin + len(own)])
+            alike[node.number] = shared
+            above = None if asked.parent is None else first_end[asked.parent]
+            first_end[node.number] = (
+                above if above is not None and above <= asked.shared else node.end
+            )
+            if whole and shared < first_end[node.number]:
+                continue
+            if shared > asked.shared and (best is None or shared >= best[1]):
+                best = node, shared
+        return best
+
+    def above(self, number: int | None) -> Iterator[Node]:
+        """The completion that a call goes on from, and those above it up to the root."""
+        while number is not None:
+            node = self.node(number)
+            yield node
+            number = node.asked.parent
 
     def prompt_ids(self, number: int) -> Ids:
         """[start] int32, the ids before a completion. Raises ValueError for an unknown number."""
@@ -230,7 +251,7 @@ class Forest(msgspec.Struct, frozen=True, kw_only=True):
             left = min(left, shared)
         found = ids()
         for piece in reversed(pieces):
-            found = found + piece
+            found.extend(piece)
         return found
 
     def ids(self, number: int) -> Ids:
@@ -239,8 +260,8 @@ class Forest(msgspec.Struct, frozen=True, kw_only=True):
         return prompt + node.acted.token_ids if node.acted is not None else prompt
 
     def superseded(self) -> set[int]:
-        """Accepted completions whose place another sample of the same request took: no call goes
-        on from them, and one goes on from the other, or the other call is a later one."""
+        """Accepted completions that another sample of the same request replaced. No call goes on
+        from them: one goes on from the other sample, or the other sample is of a later call."""
         gone_on = {
             one.asked.parent
             for one in self.turns
@@ -346,13 +367,6 @@ class Forest(msgspec.Struct, frozen=True, kw_only=True):
             finish=acted.finish,
             trainable=trainable,
         ).segments
-
-    def _above(self, node: Node) -> Iterator[Node]:
-        """A node and the nodes that its call goes on from, up to the root."""
-        yield node
-        while node.asked.parent is not None:
-            node = self.node(node.asked.parent)
-            yield node
 
     def _open(self, number: int | None) -> Node:
         node = self.node(number)

@@ -1,8 +1,7 @@
-"""Outside attempts of this engine: those that wait for an agent, and those that one works on.
+"""Outside attempts of this engine: those that wait for an agent, and those in progress.
 
 Invariants
-- An attempt is handed out once. A repeated request of a worker gets the attempt that it got, also
-  before that attempt goes on in a later life of the engine.
+- An attempt is handed out once. A repeated request of a worker gets the attempt that it got.
 - Only members of admitted groups are handed out, so the staleness bound holds.
 - An attempt of an earlier life keeps its key, and its agent's requests wait until it goes on.
 """
@@ -11,12 +10,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 
 from engine.core.rollout.assignment import Assignment, OutsideRun, RolloutContext
 from engine.core.rollout.outside_attempt import OutsideAttempt
+from engine.core.rollout.outside_call import forest_of
 from engine.core.trajectory.log import AttemptLog
 from engine.serving.ingress.keys import Keys
 from toolwright.recipe import Agent
@@ -35,25 +34,22 @@ class Agents:
         self._waiting = deque[tuple[OutsideAttempt, asyncio.Future[None]]]()
         self._wanted = dict[str, asyncio.Future[OutsideAttempt | None]]()
         """Requests of workers that wait for an attempt."""
-        self._taken = dict[str, OutsideAttempt]()
-        """Attempts that have not ended, by the request that took them."""
+        self._taken = dict[str, str]()
+        """Names of attempts that have not ended, by the request that took them."""
         self._live = dict[str, OutsideAttempt]()
         self._expected = dict[str, asyncio.Event]()
         """Attempts that will soon be live; set when one is live or has ended."""
-        self._earlier = dict[str, str]()
-        """Attempts of an earlier life that are not live yet, by the request that took them."""
         self._stops = False
 
     def of_task(self, rules: Agent) -> OutsideRun:
         """Runs the attempts of a task with these rules."""
         return partial(self.run, rules)
 
-    def expect(self, attempts: Mapping[str, str]) -> None:
-        """Announces attempts of an earlier life that will go on, each with the request that took
-        it."""
-        for name, taker in attempts.items():
-            self._expected.setdefault(name, asyncio.Event())
-            self._earlier[taker] = name
+    def expect(self, logs: Iterable[AttemptLog]) -> None:
+        """Announces attempts that agents work on, and that will go on."""
+        for log in logs:
+            self._expected.setdefault(log.attempt, asyncio.Event())
+            self._taken[forest_of(log).begun.taker] = log.attempt
 
     def stop(self) -> None:
         """Announces the engine's end: attempts that it cancels go on in its next life."""
@@ -77,55 +73,30 @@ class Agents:
         try:
             if not log.state.opened:
                 await self._offer(attempt)
-            self._taken[attempt.forest.begun.taker] = attempt
             await attempt.run(lambda: self._started(attempt))
         finally:
             self._live.pop(name, None)
-            taker = attempt.forest.begun.taker if log.state.opened else ""
-            self._taken.pop(taker, None)
-            goes_on = bool(taker) and self._stops and log.state.ended is None
-            if goes_on:
-                self.expect({name: taker})
-            else:
+            if not (self._stops and log.state.ended is None and log.state.opened):
                 self._settled(name)
-            attempt.over.set_result(not goes_on)  # its waiters wake after the caller's next step
+                if log.state.opened:
+                    self._taken.pop(attempt.forest.begun.taker, None)
+            else:  # it goes on in the engine's next life
+                self.expect([log])
 
     async def take(self, taker: str, wait: float) -> OutsideAttempt | None:
         """An attempt for a worker; None after `wait` seconds without one. Its start is durable.
 
-        taker: names the worker's request.
+        taker: names the worker's request. A repeated request waits until its attempt goes on.
         """
-        found = self._taken.get(taker)
-        if found is None and (name := self._earlier.get(taker)) is not None:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(wait):
-                    found = await self.attempt(name)
-        elif found is None:
-            wanted = self._wanted.get(taker)
-            if wanted is None:
-                wanted = asyncio.get_running_loop().create_future()
-                self._wanted[taker] = wanted
-            self._hand_out()
-            try:
-                async with asyncio.timeout(wait):
-                    found = await asyncio.shield(wanted)
-            except TimeoutError:
-                found = None
-            finally:
-                self._wanted.pop(taker, None)
-                if not wanted.done():
-                    wanted.set_result(None)
+        try:
+            async with asyncio.timeout(wait):
+                name = self._taken.get(taker)
+                found = await (self._handed_out(taker) if name is None else self.attempt(name))
+        except TimeoutError:
+            return None
         if found is not None:
             await self.durable()
         return found
-
-    async def ended(self, attempt: OutsideAttempt) -> bool:
-        """Whether an attempt's end is on disk; False if the attempt goes on in a later life. Its
-        agent is gone, so a lost end would keep the attempt open until its time limit."""
-        over = await asyncio.shield(attempt.over)
-        if over:
-            await self.durable()
-        return over
 
     async def attempt(self, name: str) -> OutsideAttempt | None:
         """An attempt in progress; None for one that has ended. Waits for an attempt of an earlier
@@ -134,6 +105,19 @@ class Agents:
             async with asyncio.timeout(HELD_S):
                 await expected.wait()
         return self._live.get(name)
+
+    async def _handed_out(self, taker: str) -> OutsideAttempt | None:
+        """The next attempt that is free; None if an equal request is given up meanwhile."""
+        wanted = self._wanted.get(taker)
+        if wanted is None:
+            wanted = self._wanted[taker] = asyncio.get_running_loop().create_future()
+        self._hand_out()
+        try:
+            return await asyncio.shield(wanted)
+        finally:
+            self._wanted.pop(taker, None)
+            if not wanted.done():
+                wanted.set_result(None)
 
     async def _offer(self, attempt: OutsideAttempt) -> None:
         """Returns when a worker has taken the attempt."""
@@ -155,8 +139,7 @@ class Agents:
                 continue
             taker = next(iter(self._wanted))
             attempt.begin(taker)
-            self._taken[taker] = attempt
-            self._expected[attempt.name] = asyncio.Event()
+            self.expect([attempt.log])
             begun.set_result(None)
             self._wanted.pop(taker).set_result(attempt)
 
@@ -168,4 +151,3 @@ class Agents:
         """Lets requests go on that waited for the attempt."""
         if (expected := self._expected.pop(name, None)) is not None:
             expected.set()
-            self._earlier = {one: known for one, known in self._earlier.items() if known != name}

@@ -16,13 +16,14 @@ from engine.core.rollout.outside_requests import (
     ReadCall,
     Refusal,
 )
-from engine.core.trajectory.forest import DIGEST_BYTES, Match, Node
+from engine.core.trajectory.forest import Match, Node
 from engine.serving.ingress.agents import Agents
 from engine.serving.ingress.keys import KeyUse
 from engine.types import Codec
 from toolwright import wire
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.common.v1 import trajectory_pb2
+from toolwright.ingress.limits import DIGEST_BYTES, MOST_STOPS
 from toolwright.ingress.v1 import ingress_pb2 as pb
 from toolwright.ingress.v1 import ingress_pb2_grpc
 from toolwright.rpc.errors import ServiceError, abort, answers_errors
@@ -30,9 +31,10 @@ from toolwright.types import Author, Floats, Ids, RewardPart, StopReason
 
 LONGEST_TAKE_WAIT = 60.0
 """Longest wait of a Take for a trajectory, in seconds; the worker repeats it."""
-MOST_STOPS = 32
+MOST_ANSWER = 1 << 20
+"""Characters of an agent's answer."""
 RETRY_S = 1.0
-"""Time after which a request whose attempt did not go on yet may be repeated, in seconds."""
+"""Pause before a request is repeated because its attempt does not go on yet, in seconds."""
 
 Context = Any
 """grpc.aio.ServicerContext; the library is untyped."""
@@ -50,14 +52,16 @@ _ENDS: Mapping[int, StopReason] = {
     pb.OUTCOME_TIMED_OUT: StopReason.TRAJECTORY_TIMEOUT,
     pb.OUTCOME_INFRASTRUCTURE: StopReason.INFRASTRUCTURE_ERROR,
 }
+_USES = {KeyUse.CALLS: pb.KEY_USE_CALLS, KeyUse.REWARD: pb.KEY_USE_REPORT}
 _PROMPT_AUTHORS = (Author.PROMPT, Author.TOOL, Author.TEMPLATE, Author.SYSTEM, Author.MEMORY)
 
 
 class IngressServicer(ingress_pb2_grpc.IngressServiceServicer):
     """Model calls of outside agents, and the hand-out of their trajectories."""
 
-    def __init__(self, agents: Agents, codec: Codec) -> None:
+    def __init__(self, agents: Agents, codec: Codec, vocab_size: int) -> None:
         self._agents = agents
+        self._vocab_size = vocab_size
         self._ends = {codec.token_id(text) for text in codec.turn_ends} - {None}
 
     async def Generate(
@@ -73,6 +77,13 @@ class IngressServicer(ingress_pb2_grpc.IngressServiceServicer):
             await abort(context, error)
 
     @answers_errors
+    async def CheckKey(self, request: pb.CheckKeyRequest, context: Context) -> pb.CheckKeyResponse:
+        for use, named in _USES.items():
+            if self._agents.keys.attempt(request.key, use) is not None:
+                return pb.CheckKeyResponse(use=named)
+        raise _no_key()
+
+    @answers_errors
     async def Take(self, request: pb.TakeRequest, context: Context) -> pb.TakeResponse:
         if not request.worker:
             raise _unfit("worker is empty", "worker")
@@ -81,10 +92,11 @@ class IngressServicer(ingress_pb2_grpc.IngressServiceServicer):
         if attempt is None:
             return pb.TakeResponse()
         keys, task = self._agents.keys, attempt.assignment.task
-        reports = attempt.rules.reward_from == "agent"
+        reward_key, rewards = keys.key(attempt.name, KeyUse.REWARD), attempt.rules.reward_from
         return pb.TakeResponse(
             key=keys.key(attempt.name),
-            reward_key=keys.key(attempt.name, KeyUse.REWARD) if reports else "",
+            reward_key=reward_key if rewards == "agent" else "",
+            callback_key=reward_key if rewards == "callback" else "",
             trajectory_id=attempt.assignment.trajectory_id,
             attempt=attempt.name,
             task=wire.task_to_proto(task),
@@ -115,24 +127,24 @@ class IngressServicer(ingress_pb2_grpc.IngressServiceServicer):
     async def Ended(self, request: pb.EndedRequest, context: Context) -> pb.EndedResponse:
         if request.outcome not in _ENDS:
             raise _unfit("outcome is not set", "outcome")
+        if len(request.answer) > MOST_ANSWER:
+            raise _unfit(f"an answer has at most {MOST_ANSWER:,} characters", "answer")
         attempt = await self._found(request.key, KeyUse.CALLS, KeyUse.REWARD)
-        if attempt is None:  # it has ended before
-            await self._agents.durable()
-            return pb.EndedResponse()
-        calls = len(attempt.forest.accepted)
-        failed = request.outcome == pb.OUTCOME_INFRASTRUCTURE
-        attempt.end(
-            AgentEnd(
+        calls = 0  # it has ended before
+        if attempt is not None:
+            calls = len(attempt.forest.accepted)
+            failed = request.outcome == pb.OUTCOME_INFRASTRUCTURE
+            end = AgentEnd(
                 reason=_ENDS[request.outcome],
                 error="" if failed else request.error,
                 answer=request.answer if request.HasField("answer") else None,
                 failure=(request.error or "infrastructure ended the agent") if failed else "",
             )
-        )
-        if not await self._agents.ended(attempt):
-            raise ServiceError(
-                reasons.ERROR_REASON_DRAINING, "the engine stops: repeat the end to its next life"
-            )
+            try:
+                await attempt.end(end)
+            except CallRefused as error:
+                raise ServiceError(_REASONS[error.refusal], str(error)) from error
+        await self._agents.durable()
         return pb.EndedResponse(calls=calls)
 
     async def _generate(
@@ -145,7 +157,7 @@ class IngressServicer(ingress_pb2_grpc.IngressServiceServicer):
             with attempt.reserved(request):
                 match = attempt.match(request)
                 yield pb.GenerateResponse(attached=self._attached(attempt, match))
-                prompt = _prompt((await _next(requests, "prompt")).prompt)
+                prompt = _prompt((await _next(requests, "prompt")).prompt, self._vocab_size)
                 call = attempt.ask(request, match, prompt)
             number = call.number
             with attempt.reading(call):
@@ -241,9 +253,7 @@ class IngressServicer(ingress_pb2_grpc.IngressServiceServicer):
                     subject="key",
                     fix="report with the reward key and make calls with the other one",
                 )
-            raise ServiceError(
-                reasons.ERROR_REASON_SESSION_NOT_FOUND, "no trajectory has this key", subject="key"
-            )
+            raise _no_key()
         try:
             return await self._agents.attempt(name)
         except TimeoutError as error:
@@ -301,22 +311,29 @@ def _pieces(digests: bytes) -> Iterator[bytes]:
         yield digests[at : at + DIGEST_BYTES]
 
 
-def _prompt(prompt: pb.Prompt) -> PromptIds:
+def _prompt(prompt: pb.Prompt, vocab_size: int) -> PromptIds:
     kind = prompt.WhichOneof("ids")
     if kind is None:
         raise _unfit("the prompt has no ids", "ids")
     given = getattr(prompt, kind)
     if len(given.token_ids) != 4 * given.token_count:
         raise _unfit(f"{len(given.token_ids)} bytes are not {given.token_count} ids", "token_ids")
-    authors = tuple((Author(run.author), run.count) for run in given.authors)
-    if any(author not in _PROMPT_AUTHORS for author, _count in authors):
+    if any(run.author not in _PROMPT_AUTHORS for run in given.authors):
         raise _unfit("an author of a prompt is PROMPT, TOOL, TEMPLATE, SYSTEM or MEMORY", "authors")
-    if sum(count for _author, count in authors) != given.token_count:
+    if sum(run.count for run in given.authors) != given.token_count:
         raise _unfit("the authors' counts do not add up to token_count", "authors")
+    token_ids = wire.unpack(given.token_ids, "i")
+    if token_ids and not 0 <= min(token_ids) <= max(token_ids) < vocab_size:
+        raise _unfit(
+            f"an id of the prompt is not below the policy's vocab_size, {vocab_size}: start the "
+            "ingress with the engine's recipe",
+            "token_ids",
+        )
     return PromptIds(
-        token_ids=wire.unpack(given.token_ids, "i"),
-        authors=authors,
+        token_ids=token_ids,
+        authors=tuple((Author(run.author), run.count) for run in given.authors),
         fresh=kind == "fresh",
+        by_prefix=prompt.by_prefix,
         results=tuple((one.id, one.text) for one in prompt.results),
     )
 
@@ -331,6 +348,7 @@ def _delta(node: Node, token_ids: Ids, logprobs: Floats) -> pb.Delta:
         choice=node.choice,
         token_ids=wire.pack(token_ids, "i"),
         logprobs=wire.pack(logprobs, "f"),
+        node=node.number,
     )
 
 
@@ -353,6 +371,12 @@ def _finished(node: Node, sent: int) -> pb.Finished:
         completion_tokens=len(acted.token_ids),
         prompt_tokens=node.start,
         node=node.number,
+    )
+
+
+def _no_key() -> ServiceError:
+    return ServiceError(
+        reasons.ERROR_REASON_SESSION_NOT_FOUND, "no trajectory has this key", subject="key"
     )
 
 

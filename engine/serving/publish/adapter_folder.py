@@ -19,8 +19,10 @@ _HALVES = (".lora_A.weight", ".lora_B.weight")
 
 
 def check_adapter_folder(folder: Path, policy: PolicyShape) -> None:
-    """Raises BrokenFolder unless the folder holds an adapter of `policy`: an A [rank, in] and a
-    B [out, rank] for each adapted matrix [out, in], of the rank in its configuration.
+    """Raises BrokenFolder unless the folder holds an adapter of `policy`.
+
+    Each adapted matrix [out, in] needs an A [rank, in] and a B [out, rank], of the rank in the
+    adapter's configuration.
 
     Reads the disk; call it from a thread.
     """
@@ -40,7 +42,7 @@ def check_adapter_folder(folder: Path, policy: PolicyShape) -> None:
     for matrix in sorted(adapted):
         of_policy = policy.tensors.get(f"{matrix}.weight")
         if of_policy is None or len(of_policy[1]) != 2:
-            raise BrokenFolder(f"{folder} adapts {matrix}, which is no matrix of the policy")
+            raise BrokenFolder(f"{folder} adapts {matrix}, which is not a matrix of the policy")
         out, width = of_policy[1]
         for half, shape in zip(_HALVES, ((rank, width), (out, rank)), strict=True):
             name = f"{_STEM}{matrix}{half}"

@@ -76,6 +76,24 @@ async def test_a_conversation_with_a_tool_becomes_one_sequence(world: MakeWorld)
     assert (call.tool, call.turn, call.outcome.observation) == ("python", 0, "2")
 
 
+async def test_a_result_answers_the_call_of_its_own_sample(
+    world: MakeWorld, codec: HuggingFaceCodec
+) -> None:
+    here = await world(script=by_turn(codec, ["one<|im_end|>", "two<|im_end|>"]))
+    async with served(here) as (run, client):
+        taken = await client.take()
+        read = pb.ReadCall(id="call_7", name="python", arguments="{}")
+        await client.talk(taken.key, ["q"], read)
+        talk = await client.talk(taken.key, ["q"], read)  # an unmarked retry: another sample
+        third = await client.ask(taken.key, [*talk, "2"])
+        await third.prompt(results=[pb.ReadResult(id="call_7", text="2")])
+        await third.completions()
+        await third.reply()
+        await client.end(taken.key)
+        trajectory = await leased(run)
+    assert [(call.turn, call.outcome.observation) for call in trajectory.calls] == [(1, "2")]
+
+
 async def test_a_streamed_reply_is_what_the_record_holds(world: MakeWorld) -> None:
     here = await world(timing=Timing(tokens_per_second=50))
     async with served(here) as (run, client):
@@ -212,6 +230,45 @@ async def test_the_agent_reports_its_reward(world: MakeWorld, reports: bool) -> 
     assert [part.turn for part in trajectory.reward_parts] == ([0] if reports else [])
 
 
+async def test_an_environment_rewards_after_the_agent_s_end_and_a_restart(
+    world: MakeWorld,
+) -> None:
+    here = await world()
+    calls_back: dict[str, Any] = {"agent": {"reward_from": "callback"}}
+    async with served(here, task=calls_back) as (run, client):
+        taken = await client.take()
+        assert not taken.reward_key
+        await client.talk(taken.key, ["q"])
+        part = trajectory_pb2.RewardPart(name="tests", value=0.25)
+        await client.report(taken.callback_key, parts=[part], node=0)
+        assert await client.end(taken.key, answer="42") == 1
+        with pytest.raises(ServiceError) as refused:
+            await client.talk(taken.key, ["another"])
+        assert refused.value.reason == reasons.ERROR_REASON_SESSION_CLOSED
+        assert (await run.learner.status()).detail["agents"] == 1
+        await run.drain()
+    async with served(here, task=calls_back) as (run, client):
+        await client.report(taken.callback_key, reward=2.0)
+        trajectory = await leased(run)
+        with pytest.raises(ServiceError) as refused:
+            await client.report(taken.callback_key, reward=3.0)
+        assert refused.value.reason == reasons.ERROR_REASON_SESSION_CLOSED
+    assert (trajectory.reward, trajectory.masked) == (2.0, False)
+    assert trajectory.stop_reason is StopReason.ANSWERED
+    assert trajectory.metadata["answer"] == "42"
+
+
+async def test_a_reward_that_does_not_come_back_masks_the_trajectory(world: MakeWorld) -> None:
+    here = await world()
+    task = {"agent": {"reward_from": "callback"}, "limits": {"seconds": 0.5}}
+    async with served(here, task=task) as (run, client):
+        taken = await client.take()
+        await client.talk(taken.key, ["q"])
+        await client.end(taken.key)
+        trajectory = await leased(run)
+    assert (trajectory.masked, trajectory.stop_reason) == (True, StopReason.ANSWERED)
+
+
 async def test_infrastructure_that_ends_an_agent_hands_out_another_attempt(
     world: MakeWorld,
 ) -> None:
@@ -252,6 +309,15 @@ async def test_refusals_name_their_reason(world: MakeWorld) -> None:
 
         assert await reason(["q"], "a b " * 300) == reasons.ERROR_REASON_CONTEXT_FULL
         assert await reason(["q"], key="tw-x.y") == reasons.ERROR_REASON_SESSION_NOT_FOUND
+        for token, author in ((-1, 1), (1 << 30, 1), (0, 2), (0, 99)):
+            talk = await client.ask(taken.key, ["q"])
+            await talk.read()
+            runs = [pb.AuthorRun(author=author, count=1)]  # type: ignore[arg-type]
+            fresh = pb.Ids(token_ids=wire.pack([token], "i"), token_count=1, authors=runs)
+            await talk.stream.write(pb.GenerateRequest(prompt=pb.Prompt(fresh=fresh)))
+            with pytest.raises(ServiceError) as refused:
+                await talk.read()
+            assert refused.value.reason == reasons.ERROR_REASON_INVALID_REQUEST
         assert await reason(["q"], n=17) == reasons.ERROR_REASON_INVALID_REQUEST
         assert await reason(["q"], request_digest=b"short") == reasons.ERROR_REASON_INVALID_REQUEST
         await client.talk(taken.key, ["q"])
@@ -259,6 +325,54 @@ async def test_refusals_name_their_reason(world: MakeWorld) -> None:
         await asyncio.gather(*(one.read() for one in held))
         assert await reason(["q"]) == reasons.ERROR_REASON_TOO_MANY_CALLS
         await client.end(taken.key)
+
+
+async def test_a_key_is_checked_without_its_trajectory(world: MakeWorld) -> None:
+    here = await world()
+    async with served(here, task=REPORTS) as (_run, client):
+        taken = await client.take()
+        for _ in range(2):
+            assert await client.use_of(taken.key) == pb.KEY_USE_CALLS
+            assert await client.use_of(taken.reward_key) == pb.KEY_USE_REPORT
+            await client.end(taken.key)
+        with pytest.raises(ServiceError) as refused:
+            await client.use_of(f"{taken.key}x")
+    assert refused.value.reason == reasons.ERROR_REASON_SESSION_NOT_FOUND
+
+
+async def test_a_prompt_by_prefix_goes_on_from_a_whole_completion(world: MakeWorld) -> None:
+    here = await world()
+    async with served(here) as (run, client):
+        taken = await client.take()
+        said = ""
+        for text in ("one two", " three", " four"):
+            said += text
+            talk = await client.ask(taken.key, [said])
+            attached = await talk.prompt(said, by_prefix=True)
+            assert not attached.HasField("node")
+            await talk.completions()
+            said += talk.texts()[0]
+            await talk.reply()
+        other = await client.ask(taken.key, ["one two five"])
+        await other.prompt("one two five", by_prefix=True)
+        await other.completions()
+        await other.reply()
+        await client.end(taken.key)
+        trajectory = await leased(run)
+    first, second = trajectory.sequences
+    assert [s.author for s in first.segments] == [Author.PROMPT, Author.MODEL] * 3
+    assert here.codec.decode(first.token_ids) == said
+    assert second.parent is None
+
+
+@pytest.mark.parametrize("author", [0, trajectory_pb2.AUTHOR_MODEL, 99])
+async def test_a_prompt_by_another_author_is_refused(world: MakeWorld, author: int) -> None:
+    here = await world()
+    async with served(here) as (_run, client):
+        talk = await client.ask((await client.take()).key, ["q"])
+        await talk.prompt(author=author)
+        with pytest.raises(ServiceError, match="an author of a prompt is"):
+            await talk.completions()
 
 
 async def test_a_constrained_or_aside_completion_is_recorded_and_not_trained(
@@ -323,18 +437,62 @@ async def test_a_reply_waits_for_the_disk(world: MakeWorld) -> None:
         await client.end(taken.key)
 
 
-async def test_the_answer_to_an_end_waits_for_the_disk(world: MakeWorld) -> None:
+async def test_an_end_is_answered_once_the_disk_has_it(world: MakeWorld) -> None:
     here = await world()
     async with served(here) as (run, client):
-        key = (await client.take()).key
-        await client.talk(key, ["q"])
+        taken = await client.take()
+        await client.talk(taken.key, ["q"])
         agents: Any = run.engine._agents
         written, durable = asyncio.Event(), agents.durable
         agents.durable = written.wait
-        ends = [asyncio.create_task(client.end(key))]
-        await until(lambda: not agents.live, "the end")
-        ends.append(asyncio.create_task(client.end(key)))  # the host repeats it
-        await holds_for(0.1, lambda: not any(one.done() for one in ends), "no response")
-        written.set()
+        (attempt,) = agents._live.values()
+        ends = [asyncio.create_task(client.end(taken.key, answer="42")) for _ in range(2)]
+        await until(lambda: attempt.log.state.ended is not None, "the end in the log")
+        await holds_for(0.1, lambda: not any(end.done() for end in ends), "no response")
         agents.durable = durable
+        written.set()
         await asyncio.gather(*ends)
+        assert (await leased(run)).metadata["answer"] == "42"
+
+
+async def test_calls_that_wait_for_their_prompts_count_as_completions(
+    world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engine.core.rollout.outside_attempt.MOST_CALLS", 5)
+    here = await world()
+    async with served(here) as (_run, client):
+        taken = await client.take()
+        first = await client.ask(taken.key, ["a"], n=3)
+        await first.read()
+        second = await client.ask(taken.key, ["b"], n=3)
+        with pytest.raises(ServiceError) as refused:
+            await second.read()
+        assert refused.value.reason == reasons.ERROR_REASON_TOO_MANY_CALLS
+        first.stream.cancel()
+        await client.end(taken.key)
+
+
+async def test_a_report_that_cannot_be_a_score_is_refused(world: MakeWorld) -> None:
+    here = await world()
+    async with served(here, task=REPORTS) as (run, client):
+        taken = await client.take()
+        await client.talk(taken.key, ["q"])
+
+        async def refused(**fields: Any) -> None:
+            with pytest.raises(ServiceError) as error:
+                await client.report(taken.reward_key, **fields)
+            assert error.value.reason == reasons.ERROR_REASON_INVALID_REQUEST
+
+        await client.report(taken.reward_key, reward=0.5)
+        await refused(reward=float("nan"))
+        await refused(parts=[trajectory_pb2.RewardPart(name="a", value=float("inf"))])
+        await refused(parts=[trajectory_pb2.RewardPart(name="a", value=1.0, turn=1)])
+        many = [trajectory_pb2.RewardPart(name=str(number), value=0.0) for number in range(1025)]
+        await refused(parts=many)
+        await refused(parts=[trajectory_pb2.RewardPart(name="n" * 257, value=0.0)])
+        with pytest.raises(ServiceError) as long:
+            await client.end(taken.key, answer="a" * ((1 << 20) + 1))
+        assert long.value.reason == reasons.ERROR_REASON_INVALID_REQUEST
+        await client.end(taken.key)
+        trajectory = await leased(run)
+    assert (trajectory.reward, trajectory.masked) == (0.5, False)

@@ -33,14 +33,20 @@ def borrow(policy: Policy, _folder: Path) -> None:
         pass
 
 
-@pytest.mark.parametrize(
-    "read", [lambda policy, folder: policy.save(folder / "out"), checkpoint, borrow],
-    ids=["save", "checkpoint", "borrow"],
-)  # fmt: skip
+def save(policy: Policy, folder: Path) -> None:
+    policy.save(folder / "out")
+
+
+def save_adapters(policy: Policy, folder: Path) -> None:
+    policy.save_adapters(folder / "out")
+
+
+@pytest.mark.parametrize("read", [save, save_adapters, checkpoint, borrow])
 def test_weights_are_complete_before_they_are_read(
     tmp_path: Path, model_folder: Path, one_rank: None, read: Callable[[Policy, Path], None]
 ) -> None:
-    policy = load_policy(model_folder, Optimizer(), "float32", layout=OVERLAPPED)
+    lora = Lora(rank=2) if read is save_adapters else None
+    policy = load_policy(model_folder, Optimizer(), "float32", lora, layout=OVERLAPPED)
     train(policy, range(1))
     with patch.object(
         policy.network, "start_param_sync", wraps=policy.network.start_param_sync

@@ -14,6 +14,7 @@ from learner import run as loop
 from learner.errors import StoppedError
 from learner.imitation import loop as imitating
 from learner.loop import step as stepping
+from learner.saving.checkpoint import Checkpoints
 from learner.saving.folder_writer import FolderWriter
 from learner.sft import sft
 from learner.stop import Stop
@@ -106,6 +107,30 @@ def test_an_engine_that_is_gone_holds_nobody_up(
     assert str(error).startswith(f"stopped (engine at {engine.address} did not answer AckGroups")
     assert str(error).endswith("the same command goes on from step 1")
     assert len(ledger(tmp_path)) == 3  # which is read from the checkpoint
+
+
+def test_without_its_engine_rank_0_waits_for_the_disk_alone(
+    tmp_path: Path, model_folder: Path, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other ranks wait in another collective for what the engine said."""
+    changes = {"learner.checkpoint_every": 1, "learner.background_checkpoints": "true"}
+    recipe = recipe_for(tmp_path, model_folder, engine, **changes)
+    real, trained = stepping.improve, 0
+
+    def improve_and_go(*arguments: Any, **named: Any) -> Any:
+        nonlocal trained
+        trained += 1
+        if trained == 2:
+            engine.stop()
+            os.kill(os.getpid(), signal.SIGTERM)
+            monkeypatch.setattr(Checkpoints, "settle", lambda _self: pytest.fail("a collective"))
+        return real(*arguments, **named)
+
+    monkeypatch.setattr(stepping, "improve", improve_and_go)
+    monkeypatch.setattr("learner.intake.client.STOPPING_S", 0.2)
+    error = stopped(lambda stop: loop.run(recipe, stop))
+    assert "did not answer" in str(error)
+    assert str(error).endswith("the same command goes on from step 1")
 
 
 def test_imitation_stops_after_its_step_too(

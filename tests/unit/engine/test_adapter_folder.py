@@ -74,8 +74,11 @@ def test_a_whole_adapter_is_taken(folder: Path) -> None:
         (tensor(A, (2, 5)), r"lora_A.* has the shape \[2, 5\], the policy takes \[2, 4\]"),
         (tensor(B, (4, 2)), r"lora_B.* has the shape \[4, 2\], the policy takes \[8, 2\]"),
         (tensor(B, None), r"has no tensor .*lora_B\.weight"),
-        (tensor(A.replace("q_proj", "w_proj"), (2, 4)), "w_proj, which is no matrix"),
-        (tensor("base_model.model.model.norm.lora_A.weight", (2, 4)), "norm, which is no matrix"),
+        (tensor(A.replace("q_proj", "w_proj"), (2, 4)), "w_proj, which is not a matrix"),
+        (
+            tensor("base_model.model.model.norm.lora_A.weight", (2, 4)),
+            "norm, which is not a matrix",
+        ),
         (tensor("w", (1,)), "'w' is not PEFT's name"),
     ],
 )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from engine.core.trajectory.chain import common_prefix
@@ -234,6 +234,36 @@ def test_reasoning_counts_only_where_it_is_sent_and_different(
     agent.add(Replied(call=call, digests=(digests_of(talk)[-1],), reasoning=(b"t",)))
     match = agent.forest.match(ROOT, digests_of([*talk, "u"]), sent)
     assert (match.node.number if match else None) == found
+
+
+def test_the_reasoning_of_a_parent_that_was_cut_off_does_not_count() -> None:
+    agent = OutsideAgent()
+    agent.talk(["q"])
+    cut = agent.forest.node(0)
+    agent.ask(["q", "edited", "u"], parent=0, cut=cut.start)
+    agent.act(1)
+    talk = agent.reply(1, ["q", "edited", "u"])[0]
+    match = agent.forest.match(ROOT, digests_of([*talk, "v"]), {1: b"another thought"})
+    assert match is not None
+    assert (match.node.number, match.messages) == (1, 4)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data(), histories())
+def test_the_longest_prefix_is_that_of_all_completions(data: Any, agent: OutsideAgent) -> None:
+    turns = list(agent.forest.turns)
+    assume(turns)
+    whole = agent.forest.ids(data.draw(st.sampled_from(turns)).number)
+    token_ids = whole[: data.draw(st.integers(0, len(whole)))] + ids([0, 1])
+    for root in (ROOT, OTHER_ROOT):
+        shared = [
+            common_prefix(agent.forest.ids(one.number), token_ids)
+            for one in turns
+            if one.asked.root == root
+        ]
+        found = agent.forest.longest_prefix(root, token_ids)
+        assert max(shared, default=0) == (found[1] if found else 0)
+        assert found is None or found[0].asked.shared < found[1] <= found[0].end
 
 
 @pytest.mark.parametrize("train", [False, True])

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from engine.core.sampler.stops import StopDetector, StopTable
+from engine.core.sampler.stops import _KNOWN, MOST_TABLES, StopDetector, StopTable
 from engine.core.text.codec import HuggingFaceCodec
 from engine.core.text.cut import stop_cut
 from engine.types import StopHit
@@ -50,6 +50,15 @@ def test_the_table_knows_which_stops_are_one_token() -> None:
     assert set(table.by_token.values()) == {"</python>", END}
     assert table.longer == ("</run>",)
     assert table.window == len(END)
+
+
+def test_what_is_kept_of_stops_that_requests_choose_is_bounded() -> None:
+    codec = ToyCodec()
+    own = StopTable([END], codec)
+    for number in range(2 * MOST_TABLES):
+        StopTable([chr(0x4E00 + number)], codec)
+        assert StopTable([END], codec).may_end is own.may_end
+    assert len(_KNOWN[codec]) == MOST_TABLES
 
 
 def test_a_stop_that_is_one_token_is_found_in_other_spellings() -> None:

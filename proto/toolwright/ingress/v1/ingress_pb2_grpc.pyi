@@ -52,6 +52,15 @@ class IngressServiceStub:
     room. RESOURCE_EXHAUSTED / TOO_MANY_CALLS: the trajectory has 1,024 calls, or 16 in flight.
     """
 
+    CheckKey: grpc.UnaryUnaryMultiCallable[
+        toolwright.ingress.v1.ingress_pb2.CheckKeyRequest,
+        toolwright.ingress.v1.ingress_pb2.CheckKeyResponse,
+    ]
+    """Says what a key is for. The ingress checks a key before it reads the body of a request. The
+    response does not depend on the trajectory, which may have ended. NOT_FOUND /
+    SESSION_NOT_FOUND: no trajectory has the key.
+    """
+
     Take: grpc.UnaryUnaryMultiCallable[
         toolwright.ingress.v1.ingress_pb2.TakeRequest,
         toolwright.ingress.v1.ingress_pb2.TakeResponse,
@@ -72,7 +81,7 @@ class IngressServiceStub:
         toolwright.ingress.v1.ingress_pb2.EndedRequest,
         toolwright.ingress.v1.ingress_pb2.EndedResponse,
     ]
-    """Ends a trajectory. Idempotent: the first end counts."""
+    """Ends a trajectory. The response comes after it is on disk. Idempotent: the first end counts."""
 
 class IngressServiceAsyncStub:
     """Model calls of outside agents. The ingress speaks HTTP to agents and this contract to the engine.
@@ -108,6 +117,15 @@ class IngressServiceAsyncStub:
     room. RESOURCE_EXHAUSTED / TOO_MANY_CALLS: the trajectory has 1,024 calls, or 16 in flight.
     """
 
+    CheckKey: grpc.aio.UnaryUnaryMultiCallable[
+        toolwright.ingress.v1.ingress_pb2.CheckKeyRequest,
+        toolwright.ingress.v1.ingress_pb2.CheckKeyResponse,
+    ]
+    """Says what a key is for. The ingress checks a key before it reads the body of a request. The
+    response does not depend on the trajectory, which may have ended. NOT_FOUND /
+    SESSION_NOT_FOUND: no trajectory has the key.
+    """
+
     Take: grpc.aio.UnaryUnaryMultiCallable[
         toolwright.ingress.v1.ingress_pb2.TakeRequest,
         toolwright.ingress.v1.ingress_pb2.TakeResponse,
@@ -128,7 +146,7 @@ class IngressServiceAsyncStub:
         toolwright.ingress.v1.ingress_pb2.EndedRequest,
         toolwright.ingress.v1.ingress_pb2.EndedResponse,
     ]
-    """Ends a trajectory. Idempotent: the first end counts."""
+    """Ends a trajectory. The response comes after it is on disk. Idempotent: the first end counts."""
 
 class IngressServiceServicer(metaclass=abc.ABCMeta):
     """Model calls of outside agents. The ingress speaks HTTP to agents and this contract to the engine.
@@ -167,6 +185,17 @@ class IngressServiceServicer(metaclass=abc.ABCMeta):
         """
 
     @abc.abstractmethod
+    def CheckKey(
+        self,
+        request: toolwright.ingress.v1.ingress_pb2.CheckKeyRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[toolwright.ingress.v1.ingress_pb2.CheckKeyResponse, collections.abc.Awaitable[toolwright.ingress.v1.ingress_pb2.CheckKeyResponse]]:
+        """Says what a key is for. The ingress checks a key before it reads the body of a request. The
+        response does not depend on the trajectory, which may have ended. NOT_FOUND /
+        SESSION_NOT_FOUND: no trajectory has the key.
+        """
+
+    @abc.abstractmethod
     def Take(
         self,
         request: toolwright.ingress.v1.ingress_pb2.TakeRequest,
@@ -192,6 +221,6 @@ class IngressServiceServicer(metaclass=abc.ABCMeta):
         request: toolwright.ingress.v1.ingress_pb2.EndedRequest,
         context: _ServicerContext,
     ) -> typing.Union[toolwright.ingress.v1.ingress_pb2.EndedResponse, collections.abc.Awaitable[toolwright.ingress.v1.ingress_pb2.EndedResponse]]:
-        """Ends a trajectory. Idempotent: the first end counts."""
+        """Ends a trajectory. The response comes after it is on disk. Idempotent: the first end counts."""
 
 def add_IngressServiceServicer_to_server(servicer: IngressServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...
