@@ -30,7 +30,8 @@ from toolwright.types import Trajectory
 
 pytestmark = pytest.mark.slow
 
-KILLS = 20
+PARTS, KILLS = 4, 5
+"""Runs for each victim, and kills in a run: twenty together."""
 START_S = 120.0
 """Longest start of a process, in seconds."""
 END = "<|im_end|>"
@@ -100,9 +101,10 @@ def completed(record: Trajectory, codec: HuggingFaceCodec) -> Counter[tuple[int,
     return found
 
 
+@pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("victim", ["engine", "ingress"])
 async def test_twenty_kills_lose_and_double_nothing(
-    world: MakeWorld, codec: HuggingFaceCodec, victim: str
+    world: MakeWorld, codec: HuggingFaceCodec, victim: str, part: int
 ) -> None:
     here = await world(
         script=numbered(codec),
@@ -111,7 +113,7 @@ async def test_twenty_kills_lose_and_double_nothing(
         task={"agent": {}, "limits": {"seconds": 3600.0}},
         engine={"max_concurrent": 4},
     )
-    dice, port = Random(victim), free_port()
+    dice, port = Random(f"{victim} {part}"), free_port()
     talkers: dict[str, Talker] = {}
 
     async def more_calls(count: int) -> None:
