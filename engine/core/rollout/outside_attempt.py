@@ -16,7 +16,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence, Set
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 import structlog
@@ -92,8 +92,8 @@ class OutsideAttempt:
         self._calls: dict[int, OutsideCall] = {}
         self._running: dict[int, asyncio.Task[None]] = {}
         self._timers: dict[int, asyncio.TimerHandle] = {}
-        self._reserved: list[int] = []
-        """Numbers of completions of the calls that wait for their prompts."""
+        self._reserved: dict[asyncio.Event, ModelRequest] = {}
+        """Requests that wait for their prompts, by an event that is set after the wait."""
         self._tasks: asyncio.TaskGroup | None = None
         self._end: asyncio.Future[AgentEnd] = asyncio.get_running_loop().create_future()
         self._over, self._concluded = asyncio.Event(), False
@@ -250,15 +250,27 @@ class OutsideAttempt:
             raise CallRefused(
                 Refusal.UNFIT, f"a request has messages, and 1 to {MOST_CHOICES} completions"
             )
-        if len(self.forest.nodes) + sum(self._reserved) + request.n > MOST_CALLS:
+        reserved = sum(one.n for one in self._reserved.values())
+        if len(self.forest.nodes) + reserved + request.n > MOST_CALLS:
             raise CallRefused(Refusal.TOO_MANY, f"the trajectory has its {MOST_CALLS} completions")
         if len(self._calls) + len(self._reserved) >= MOST_AT_ONCE:
             raise CallRefused(Refusal.TOO_MANY, f"{MOST_AT_ONCE} calls are in flight already")
-        self._reserved.append(request.n)
+        settled = asyncio.Event()
+        self._reserved[settled] = request
         try:
             yield
         finally:
-            self._reserved.remove(request.n)
+            del self._reserved[settled]
+            settled.set()
+
+    async def unreserved(self, request: bytes) -> None:
+        """Returns when no request with this digest waits for its prompt, so that a retry does not
+        pass the request that it repeats; at the latest after `GRACE_S`."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(GRACE_S):
+                for settled, one in list(self._reserved.items()):
+                    if one.request == request:
+                        await settled.wait()
 
     def ask(self, request: ModelRequest, match: Match | None, prompt: PromptIds) -> OutsideCall:
         """Logs a call and starts it. Raises CallRefused if its prompt leaves no room or does not

@@ -134,6 +134,25 @@ async def test_a_marked_retry_joins_the_call_or_gets_it_again(world: MakeWorld) 
     assert masks == [False, True]  # the later sample took the place of the first
 
 
+async def test_a_marked_retry_does_not_pass_its_request(world: MakeWorld) -> None:
+    here = await world()
+    async with served(here) as (run, client):
+        taken = await client.take()
+        first = await client.ask(taken.key, ["q"])
+        attempt = next(iter(run.engine._agents._live.values()))  # type: ignore[union-attr]
+        await until(lambda: bool(attempt._reserved), "the first request")
+        again = await client.ask(taken.key, ["q"], retry=True)
+        joined = asyncio.create_task(again.completions())
+        await holds_for(0.1, lambda: len(attempt._reserved) == 1, "one call")
+        await first.prompt()
+        await joined
+        await again.reply()
+        await client.end(taken.key)
+        trajectory = await leased(run)
+    assert len(trajectory.sequences) == 1
+    assert len(here.sampler.requests) == 1
+
+
 async def test_a_call_without_a_reader_is_dropped(
     world: MakeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:

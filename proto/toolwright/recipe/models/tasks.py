@@ -136,7 +136,7 @@ class Agent(Table):
     )
     sandbox: Literal["firejail", "bwrap", "none"] = Field(
         default="firejail",
-        description="jail of an agent, whose network is the ingress; none = no jail, with a warning",
+        description="jail of an agent, its network the ingress; none = no jail, with a warning",
     )
     folders: tuple[str, ...] = Field(
         default=(), description="that a jailed agent may read, beside the system's"
