@@ -12,6 +12,5 @@ class AgentsTable(ProcessTable):
 
     address: str = Field(
         default=AGENTS_ADDRESS,
-        description="where `agents serve` answers grpc.health.v1; port 0 is a free one, chosen by "
-        "`toolwright run`",
+        description="where `agents serve` answers grpc.health.v1; port 0 is a free one",
     )

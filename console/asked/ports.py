@@ -32,6 +32,7 @@ TABLES = {
     "agents": ("grpc:{}", AGENTS_ADDRESS),
 }
 """Tables whose process `toolwright run` starts as TABLE serve: (`ready`, usual address)."""
+ANY_PORT = "127.0.0.1:0"
 MOST_TRIES = 1000
 """Ports that `free` may offer in vain, before one that no key names."""
 _OPEN = re.compile(r":0(?=/|$)")
@@ -74,7 +75,7 @@ def own_services(recipe: Recipe) -> tuple[Service, ...]:
     found = []
     agents = ("ingress", "agents") if started_agents(recipe) else ()
     for name, (ready, usual) in TABLES.items():
-        table = recipe.raw.get(name, {} if name in agents else None)
+        table = recipe.raw.get(name, {"address": ANY_PORT} if name in agents else None)
         if isinstance(table, Mapping) and (name != "agents" or agents):
             address = table.get("address", usual)
             found.append(Service(name=name, run=(name, "serve"), ready=ready.format(address)))

@@ -267,10 +267,7 @@ def test_a_reward_that_is_not_there_is_the_engines_sentence_and_no_server_starts
 def test_agents_of_a_recipe_start_and_end_with_the_run(tmp_path: Path, policy: Path) -> None:
     agent = {"kind": "command", "command": ["python", "agent.py"], "sandbox": "none", "at_once": 4}
     (tmp_path / "agent.py").write_text(ONE_CALL + "say('hello')\n", encoding="utf-8")
-    address = {"address": "127.0.0.1:0"}
-    recipe = write_own_run(
-        tmp_path, policy, task={"agent": agent}, run={"steps": 2}, ingress=address, agents=address
-    )
+    recipe = write_own_run(tmp_path, policy, task={"agent": agent}, run={"steps": 2})
     with started("run", str(recipe)) as process:
         code, output = ended(process)
     assert code == 0, output

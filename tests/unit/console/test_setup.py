@@ -309,6 +309,9 @@ def test_agents_that_the_recipe_starts_need_no_table(tmp_path: Path) -> None:
     addresses = settle(setup.recipe, setup.table, lambda: next(ports))
     names = [one.name for one in addresses.services]
     assert names[:2] == ["ingress", "agents"]
+    assert {"ingress.address=127.0.0.1:20001", "agents.address=127.0.0.1:20002"} <= set(
+        addresses.overrides
+    )
     command = Commands(setup).service(addresses.services[1])
     assert command.argv[command.argv.index("-m") + 1 :][:2] == ("agents.cli", "serve")
 
