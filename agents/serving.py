@@ -53,7 +53,7 @@ async def serve(recipe: Recipe, table: AgentsTable, *, ingress: str, worker: str
     jails = {program.jail: None for program in programs.values() if program.jail is not None}
     with base_folder(recipe.run_folder, worker, jails=bool(jails)) as base:
         for jail in jails:
-            await examine(jail, base, hidden=(recipe.folder, recipe.run_folder, Path.home()))
+            await examine(jail, base, recipe.run_folder, (recipe.folder, Path.home()))
         server = Server(table.address, tokens=tokens_here())
         await server.start()
         channel = open_channel(engine, token)

@@ -18,6 +18,8 @@ from agents.errors import StartError
 from agents.jail.jail import PORT, PYTHON, Jail, JailStart
 from agents.process.agent_process import AgentProcess
 
+MOST_BAIT = 4
+"""Files and folders that are tried of one folder."""
 _PROBE = """
 import json, os, socket, sys
 bait = json.loads(sys.argv[1])
@@ -38,7 +40,7 @@ for kind, link in bait["namespaces"].items():
     if os.readlink("/proc/self/ns/" + kind) == link:
         done.append("be in the machine's namespace " + kind)
 for path in bait["hidden"]:
-    attempt("list " + path, lambda: os.listdir(path) or open(path + "/none"))
+    attempt("read " + path, lambda: os.close(os.open(path, os.O_RDONLY)))
 if os.getuid() == 0:
     done.append("be root")
 connect(socket.AF_INET, ("127.0.0.1", bait["port"]))
@@ -47,9 +49,27 @@ print(json.dumps(done))
 """
 
 
-async def examine(jail: Jail, base: Path, hidden: Sequence[Path]) -> None:
-    """Raises StartError with all that a jailed agent could do. base: folder of the agents. hidden:
-    folders that it must not list; empty ones and those of the system do not count."""
+def unseen(folder: Path, shown: Sequence[str]) -> list[str]:
+    """Files and folders of a folder that are neither in a shown folder nor on the way to one."""
+    try:
+        found = sorted(folder.iterdir())
+    except OSError:
+        return []
+    return [
+        str(path)
+        for path in found
+        if not any(path.is_relative_to(one) or Path(one).is_relative_to(path) for one in shown)
+    ]
+
+
+async def examine(jail: Jail, base: Path, run: Path, hidden: Sequence[Path] = ()) -> None:
+    """Raises StartError with all that a jailed agent could do. base: folder of the agents. run: the
+    run's folder, which a jail never shows. hidden: folders of which it sees no more than it has
+    to."""
+    if any(run.is_relative_to(folder) for folder in jail.folders):
+        raise StartError(
+            f"agents would see the run in {run}: shorten task.agent.folders, or move run.folder"
+        )
     own = base / "probe"
     with ExitStack() as stack:
         tcp = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
@@ -63,7 +83,9 @@ async def examine(jail: Jail, base: Path, hidden: Sequence[Path]) -> None:
             "namespaces": {
                 kind: os.readlink(f"/proc/self/ns/{kind}") for kind in ("pid", "net", "ipc")
             },
-            "hidden": [str(path) for path in hidden if path.is_dir() and os.listdir(path)],
+            "hidden": [
+                path for one in (run, *hidden) for path in unseen(one, jail.folders)[:MOST_BAIT]
+            ],
             "port": PORT,
         }
         own.mkdir(mode=0o700)

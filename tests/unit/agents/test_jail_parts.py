@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -47,7 +48,20 @@ async def test_a_jail_that_locks_nothing_in_is_refused(
     monkeypatch.setattr(Jail, "words", lambda _jail, _own: words)
     bare = Jail(kind="bwrap", program="bwrap", account=own_account(), folders=())
     with pytest.raises(StartError, match="no pid namespace of its own"):
-        await selftest.examine(bare, tmp_path, hidden=())
+        await selftest.examine(bare, tmp_path, tmp_path / "run")
+    shows_the_run = replace(bare, folders=(str(tmp_path),))
+    with pytest.raises(StartError, match="agents would see the run"):
+        await selftest.examine(shows_the_run, tmp_path, tmp_path / "run")
+
+
+def test_bait_is_what_no_shown_folder_needs(tmp_path: Path) -> None:
+    for name in ("a.py", "venv", "run"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "venv" / "bin").mkdir()
+    found = selftest.unseen(tmp_path, [str(tmp_path / "venv" / "bin")])
+    assert found == [str(tmp_path / "a.py"), str(tmp_path / "run")]
+    assert selftest.unseen(tmp_path, [str(tmp_path)]) == []
+    assert selftest.unseen(tmp_path / "none", []) == []
 
 
 def test_only_a_plain_result_file_is_read(tmp_path: Path) -> None:
