@@ -11,11 +11,12 @@ Invariants
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from toolwright.types import Author, Segment, Trajectory
+from toolwright.types import Sequence as TokenSequence
 
 FORKED = "sequence_forked"
 WHY = {
@@ -52,6 +53,8 @@ class Branch:
     """Why it began; "" for a trajectory's first one."""
     row: int
     """Row of the drawing, from 0."""
+    untrained: str
+    """Why no token of it is trained; "" for a sequence that trains."""
     own: tuple[Segment, ...]
     """Segments after the copy."""
     spans: tuple[Span, ...]
@@ -84,6 +87,7 @@ def branches(trajectory: Trajectory) -> list[Branch]:
         trains = not trajectory.masked and sequence.weight > 0
         turn = next((one.turn for one in own if one.author is Author.MODEL), None)
         begins = own[0].turn if turn is None and own else turn
+        spans = _spans(own, shared, trains=trains)
         why = _why(sequence.parent, causes.get(begins), new=sequence.agent not in agents)
         agents.add(sequence.agent)
         found.append(
@@ -93,8 +97,9 @@ def branches(trajectory: Trajectory) -> list[Branch]:
                 turn=turn,
                 why="" if not place and not sequence.parent else why,
                 row=rows[place],
+                untrained=_untrained(trajectory, sequence, spans, causes.get(begins)),
                 own=own,
-                spans=_spans(own, shared, trains=trains),
+                spans=spans,
             )
         )
     return found
@@ -107,6 +112,21 @@ def _why(parent: str | None, cause: str | None, *, new: bool) -> str:
     if cause == "root" and new:
         return "the first call of another agent"
     return WHY.get(cause, f"the context was rewritten: {cause}")
+
+
+def _untrained(
+    trajectory: Trajectory, sequence: TokenSequence, spans: Iterable[Span], cause: str | None
+) -> str:
+    written = [one.trained for one in spans if one.author == "model"]
+    if any(written):
+        return ""
+    if not written:
+        return "the policy wrote nothing"
+    if trajectory.masked:
+        return "masked"
+    if not sequence.weight:
+        return "weight 0"
+    return "superseded" if cause in ("sample", "choice") else "not trained"
 
 
 def _causes(trajectory: Trajectory) -> Mapping[int | None, str]:

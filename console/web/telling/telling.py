@@ -135,6 +135,7 @@ def _branch(branch: Branch) -> dict[str, Any]:
         "row": branch.row,
         "written": branch.written,
         "trained": branch.trained,
+        "untrained": branch.untrained,
         "spans": [[one.author, one.turn, one.start, one.end, one.trained] for one in branch.spans],
     }
 

@@ -7,10 +7,12 @@ const LEAST_MS = 1000;
 const REST = 10; // a server that reads for a second is asked again after ten
 
 export class Asking {
-  // heard: called after every answer; `fault` is the error that came in place of the last one.
-  constructor(what, heard) {
+  // heard: called after every answer; `fault` is the error that came in place of the last one. share:
+  // how many such questions one page has at once.
+  constructor(what, heard, share = () => 1) {
     this.what = what;
     this.heard = heard;
+    this.share = share;
     this.answer = null;
     this.fault = null;
     this.rests = 0;
@@ -39,7 +41,7 @@ export class Asking {
     }
     this.busy = false;
     const ended = performance.now();
-    this.rests = ended + Math.max(LEAST_MS, REST * (ended - began));
+    this.rests = ended + Math.max(LEAST_MS, this.share() * REST * (ended - began));
     if (this.left) return;
     // A fault holds until the run changes, an answer that another question overtook for nothing.
     if (asked === this.asked) this.told = this.fault ? state : this.answer.state;

@@ -62,7 +62,7 @@ export class Runs {
   grown(runs) {
     this.runs = runs;
     for (const { name, measured } of runs) {
-      if (!this.asked.has(name)) this.asked.set(name, new Asking("summary", () => this.heard(name)));
+      if (!this.asked.has(name)) this.asked.set(name, new Asking("summary", () => this.heard(name), () => this.runs.length));
       this.asked.get(name).want({ run: name }, measured || undefined);
     }
     this.show();

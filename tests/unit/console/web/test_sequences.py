@@ -31,7 +31,9 @@ def test_a_sequence_says_why_it_began_and_whether_it_trains(tmp_path: Path) -> N
     assert [one.turn for one in branches(trajectory)] == [0, 2, 3, 5, 6]
     assert (sample.trained, edited.trained) == (0, edited.written)
     assert [one.row for one in branches(trajectory)] == [0, 1, 3, 2, 4], "a parent over its forks"
-    assert not any(one.trained for one in branches(replace(trajectory, masked=True)))
+    assert (sample.untrained, edited.untrained) == ("superseded", "")
+    masked = branches(replace(trajectory, masked=True))
+    assert {(one.trained, one.untrained) for one in masked} == {(0, "masked")}
 
 
 def test_forks_of_the_engine_have_reasons() -> None:
