@@ -13,6 +13,8 @@ import threading
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -104,11 +106,9 @@ def split(file: Path, by: str) -> dict[str, Any]:
 
 def _rewards(suite: _Suite) -> list[Plot]:
     """A histogram of the training's rewards for each step: shares of equally wide bins."""
-    whole, bins = suite.rows(), suite.bins()
     lines = []
-    for number, (low, high, rows) in enumerate(bins):
-        points = [(float(step), short(rows.get(step, 0) / of)) for step, of in whole.items()]
-        name = f"{low:.3g}" if low == high else f"{low:.3g} to {high:.3g}"
+    for number, (name, rows) in enumerate(suite.bins()):
+        points = [(float(step), short(rows.get(step, 0) / of)) for step, of in suite.rows.items()]
         lines.append(line(name, _style(number), points, "hover"))
     unit = "share of trajectories"
     drawn = plot(REWARDS, "Distribution of rewards", unit, lines, kind="areas", note=suite.note)
@@ -117,7 +117,7 @@ def _rewards(suite: _Suite) -> list[Plot]:
 
 def _reasons(suite: _Suite, masked: Choice) -> list[Plot]:
     """The share of the training's trajectories that each reason masked."""
-    whole = suite.rows()
+    whole = suite.rows
     lines = []
     for number, word in enumerate(masked.words):
         rows = {cell.step: cell.rows for cell in suite.cells(word)}
@@ -206,13 +206,21 @@ class _Suite:
     @property
     def has_partial_rewards(self) -> bool:
         """Some that are neither 0 nor 1, so that their mean is no share of success."""
+        return self._has_rewards_beside(0.0, 1.0)
+
+    def _has_rewards_beside(self, *known: float) -> bool:
         found = self._db.execute(
             "SELECT 1 FROM rows INDEXED BY narrow WHERE suite = ? AND step > ?"
-            " AND reward NOT IN (0, 1) LIMIT 1",
-            (self.name, NO_STEP),
+            " AND reward NOT IN (?, ?) LIMIT 1",
+            (self.name, NO_STEP, *known),
         )
         return found.fetchone() is not None
 
+    def _stretch(self, step: int) -> int:
+        """First step of the stretch that holds a step."""
+        return self._first + (step - self._first) // self._width * self._width
+
+    @cached_property
     def rows(self) -> dict[int, int]:
         """How many there are, by the first step of each stretch."""
         counted = self._db.execute(
@@ -222,32 +230,34 @@ class _Suite:
         )
         found: dict[int, int] = {}
         for step, count in counted:
-            begin = self._first + (step - self._first) // self._width * self._width
+            begin = self._stretch(step)
             found[begin] = found.get(begin, 0) + count
         return found
 
-    def bins(self) -> list[tuple[float, float, dict[int, int]]]:
-        """(least reward, largest reward, rows by the first step of each stretch) of each bin that
-        has rows, the lowest first."""
-        width = (self._high - self._low) / BINS if self._low is not None else math.nan
-        if not math.isfinite(width):
+    def bins(self) -> list[tuple[str, dict[int, int]]]:
+        """(name, rows by the first step of each stretch) of equally wide bins, the lowest first. Of
+        two rewards each has its own bin."""
+        low, high = self._low, self._high
+        if low is None or not math.isfinite(high - low):
             return []
+        wide = self._has_rewards_beside(low, high)
+        count = BINS if wide else 1 if low == high else 2
+        edges = [low + (high - low) * number / BINS for number in range(BINS + 1)]
+        names = [f"{a:.3g} to {b:.3g}" for a, b in pairwise(edges)]
+        if not wide:
+            edges, names = [low, high, high], [f"{low:.3g}", f"{high:.3g}"]
+        below = "".join(", total(reward < ?)" for _ in range(count - 1))
         counted = self._db.execute(
-            "SELECT (step - :first) / :width AS stretch, min(reward), max(reward), count(*),"
-            " min(cast((reward - :low) / :bin AS INTEGER), :last) AS bin"
-            " FROM rows INDEXED BY narrow WHERE suite = :suite AND step > :none"
-            " AND reward IS NOT NULL GROUP BY bin, stretch ORDER BY bin",
-            {
-                "first": self._first, "width": self._width, "low": self._low, "bin": width or 1.0,
-                "last": BINS - 1, "suite": self.name, "none": NO_STEP,
-            },
-        )  # fmt: skip
-        found: dict[int, tuple[float, float, dict[int, int]]] = {}
-        for stretch, low, high, count, place in counted:
-            least, most, rows = found.get(place, (low, high, {}))
-            rows[self._first + stretch * self._width] = count
-            found[place] = (min(least, low), max(most, high), rows)
-        return list(found.values())
+            f"SELECT step{below}, count(reward) FROM rows INDEXED BY narrow"
+            " WHERE suite = ? AND step > ? GROUP BY step",
+            (*edges[1:count], self.name, NO_STEP),
+        )
+        found: list[dict[int, int]] = [{} for _ in range(count)]
+        for step, *sums in counted:
+            begin = self._stretch(step)
+            for rows, less, more in zip(found, (0, *sums), sums, strict=False):
+                rows[begin] = rows.get(begin, 0) + int(more - less)
+        return list(zip(names, found, strict=False))
 
     def cells(self, word: Word) -> list[Cell]:
         """Those under a word, in the order of the steps."""
