@@ -40,7 +40,8 @@ PAGES = Path(__file__).parent / "pages"
 FIRST = "index.html"
 SHARED = Path(shared_page.__file__).parent / "colours.css"
 HEARTBEAT_S = 15.0
-"""A silent stream is cut by proxies, and nobody would notice that the page is gone."""
+"""Interval of a silent stream's heartbeats, in seconds. Proxies cut a silent stream, and a closed
+page would not be noticed."""
 _TEXTS = (
     *("suite", "stop", "tool", "family", "label", "word"),
     *("text", "within", "sort", "after"),
@@ -71,7 +72,7 @@ def application(
 
 
 def page_files() -> list[Path]:
-    """Of the pages, in all their rooms."""
+    """The files of the pages, with those in folders."""
     return sorted(file for file in PAGES.rglob("*") if file.is_file())
 
 
@@ -99,7 +100,7 @@ def _routes(answers: Answers) -> list[Route]:
 
 
 class Answers:
-    """What can be asked. BadQuestion for what makes no sense, Unknown for what is not there."""
+    """The answers. They raise BadQuestion for what makes no sense, Unknown for what is missing."""
 
     def __init__(self, keeper: Keeper) -> None:
         self._keeper = keeper
@@ -190,7 +191,7 @@ class Unknown(LookupError):
 
 
 def question_of(asked: QueryParams) -> Question:
-    """BadQuestion for a value that is none."""
+    """Raises BadQuestion for a value that makes no sense."""
     known: dict[str, Any] = {}
     for name in _TEXTS:
         if name in asked:
@@ -205,7 +206,7 @@ def question_of(asked: QueryParams) -> Question:
 
 
 def as_json(value: Any) -> bytes:
-    """JSON that every browser reads: numbers that are none as their names, all else escaped."""
+    """JSON that every browser reads: infinities and NaN as their names, all else escaped."""
     return json.dumps(_sound(value), ensure_ascii=True, allow_nan=False, default=str).encode()
 
 

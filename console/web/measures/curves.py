@@ -22,7 +22,7 @@ from console.report.suites import all_asked, told
 from console.report.tasks import COSINE, TASK, of_tasks
 
 MOST_POINTS = 1000
-"""Of a line: as many as a screen has pixels beside each other."""
+"""Maximum number of points of a line: a screen has no more pixels beside each other."""
 MOST_OTHERS = 150
 """Figures that no plot of the report takes: their names may be a stranger's."""
 POINTS_OF_OTHERS = 300
