@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from toolwright.types import Author, Segment, Trajectory
+from toolwright.types import Author, Segment, Trajectory, segments_after
 from toolwright.types import Sequence as TokenSequence
 
 FORKED = "sequence_forked"
@@ -83,7 +83,7 @@ def branches(trajectory: Trajectory) -> list[Branch]:
     found = []
     for place, sequence in enumerate(trajectory.sequences):
         shared = (sequence.fork_offset or 0) if parents[place] is not None else 0
-        own = _after(sequence.segments, shared)
+        own = segments_after(sequence.segments, shared)
         trains = not trajectory.masked and sequence.weight > 0
         turn = next((one.turn for one in own if one.author is Author.MODEL), None)
         begins = own[0].turn if turn is None and own else turn
@@ -148,16 +148,6 @@ def _rows(parents: Sequence[int | None]) -> list[int]:
         rows[place] = row
         left += children.get(place, [])[::-1]
     return rows
-
-
-def _after(segments: Sequence[Segment], shared: int) -> tuple[Segment, ...]:
-    """Segments that begin after the first `shared` tokens, at which a segment ends."""
-    at = 0
-    for number, segment in enumerate(segments):
-        if at >= shared:
-            return tuple(segments[number:])
-        at += len(segment.token_ids)
-    return ()
 
 
 def _spans(own: Sequence[Segment], at: int, *, trains: bool) -> tuple[Span, ...]:
