@@ -140,7 +140,7 @@ class Answers:
 
     def flips(self, asked: QueryParams) -> Any:
         steps = [_step(asked, name) for name in ("before", "after")]
-        return flips(self._run(asked).index.file, asked.get("suite", ""), *steps)
+        return self._of_index(asked, lambda file: flips(file, asked.get("suite", ""), *steps))
 
     def log(self, asked: QueryParams) -> Any:
         return log_of(self._run(asked).folder, asked.get("process", ""))
@@ -149,7 +149,8 @@ class Answers:
         return image_of(self._run(asked).folder, asked.get("sha256", ""))
 
     def timeline(self, asked: QueryParams) -> Any:
-        return timeline(self._run(asked).index.file, _step(asked, "step"))
+        step = _step(asked, "step")
+        return self._of_index(asked, lambda file: timeline(file, step))
 
     async def growth(self, _request: Request) -> Response:
         """Server-sent events: the state of all runs, now and after every change."""
@@ -173,6 +174,14 @@ class Answers:
         if name not in self._keeper.runs:
             raise Unknown(f"no run {name[:200]!r} is shown here")
         return self._keeper.runs[name]
+
+    def _of_index(
+        self, asked: QueryParams, answer: Callable[[Path], dict[str, Any]]
+    ) -> dict[str, Any]:
+        """An answer with the "state" of the index, its generation."""
+        index = self._run(asked).index
+        state = index.generation  # before the reading: rows that come meanwhile are another state
+        return answer(index.file) | {"state": state}
 
     def _state(self, run: Run) -> dict[str, Any]:
         return {
