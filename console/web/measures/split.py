@@ -10,10 +10,10 @@ from __future__ import annotations
 import math
 import sqlite3
 import threading
+from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,7 @@ REASONS = "reasons"
 """The plot's key."""
 REWARDS = "rewards"
 """The plot's key."""
-BINS = 8
+BINS = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +91,7 @@ def split(file: Path, by: str) -> dict[str, Any]:
         suite = _Suite(db, TRAINING)
         rewards = _rewards(suite)
         reasons = [] if masked is None else _reasons(suite, masked)
-        labelled = [] if chosen is None else _by_label(db, chosen)
+        labelled = [] if chosen is None else _by_label(db, chosen, suite)
     sections = [
         {"key": "reward", "title": "Reward", "plots": rewards},
         {"key": "trajectories", "title": "Trajectories", "plots": reasons},
@@ -106,9 +106,10 @@ def split(file: Path, by: str) -> dict[str, Any]:
 
 def _rewards(suite: _Suite) -> list[Plot]:
     """A histogram of the training's rewards for each step: shares of equally wide bins."""
+    whole, bins = suite.bins()
     lines = []
-    for number, (name, rows) in enumerate(suite.bins()):
-        points = [(float(step), short(rows.get(step, 0) / of)) for step, of in suite.rows.items()]
+    for number, (name, rows) in enumerate(bins):
+        points = [(float(step), short(rows[step] / of)) for step, of in whole.items()]
         lines.append(line(name, _style(number), points, "hover"))
     unit = "share of trajectories"
     drawn = plot(REWARDS, "Distribution of rewards", unit, lines, kind="areas", note=suite.note)
@@ -117,7 +118,7 @@ def _rewards(suite: _Suite) -> list[Plot]:
 
 def _reasons(suite: _Suite, masked: Choice) -> list[Plot]:
     """The share of the training's trajectories that each reason masked."""
-    whole = suite.rows
+    whole = suite.rows()
     lines = []
     for number, word in enumerate(masked.words):
         rows = {cell.step: cell.rows for cell in suite.cells(word)}
@@ -129,14 +130,20 @@ def _reasons(suite: _Suite, masked: Choice) -> list[Plot]:
     return [] if drawn is None else [drawn]
 
 
-def _by_label(db: sqlite3.Connection, chosen: Choice) -> list[Plot]:
+def _by_label(db: sqlite3.Connection, chosen: Choice, training: _Suite) -> list[Plot]:
     """Rewards by the words of a label, of the training and of each suite."""
+    # From name to name in an index: DISTINCT reads all of its rows.
     found = db.execute(
-        "SELECT DISTINCT suite FROM rows INDEXED BY narrow WHERE kind <> 'file' AND step > ?"
-        " ORDER BY kind <> 'training', suite LIMIT ?",
-        (NO_STEP, MOST_SUITES),
-    ).fetchall()
-    return [one for (suite,) in found for one in _of_suite(_Suite(db, suite), chosen)]
+        "WITH RECURSIVE names(suite) AS (SELECT min(suite) FROM rows UNION ALL"
+        " SELECT (SELECT min(suite) FROM rows WHERE suite > names.suite) FROM names"
+        " WHERE names.suite IS NOT NULL)"
+        " SELECT suite FROM names WHERE EXISTS (SELECT 1 FROM rows INDEXED BY narrow"
+        " WHERE rows.suite = names.suite AND step > ? AND kind <> 'file')"
+        " ORDER BY suite <> ?, suite LIMIT ?",
+        (NO_STEP, TRAINING, MOST_SUITES),
+    )
+    suites = [training if name == TRAINING else _Suite(db, name) for (name,) in found.fetchall()]
+    return [one for suite in suites for one in _of_suite(suite, chosen)]
 
 
 def _of_suite(suite: _Suite, chosen: Choice) -> list[Plot]:
@@ -220,7 +227,6 @@ class _Suite:
         """First step of the stretch that holds a step."""
         return self._first + (step - self._first) // self._width * self._width
 
-    @cached_property
     def rows(self) -> dict[int, int]:
         """How many there are, by the first step of each stretch."""
         counted = self._db.execute(
@@ -234,30 +240,31 @@ class _Suite:
             found[begin] = found.get(begin, 0) + count
         return found
 
-    def bins(self) -> list[tuple[str, dict[int, int]]]:
-        """(name, rows by the first step of each stretch) of equally wide bins, the lowest first. Of
-        two rewards each has its own bin."""
+    def bins(self) -> tuple[dict[int, int], list[tuple[str, dict[int, int]]]]:
+        """All rows, and (name, rows) of equally wide bins of the reward, the lowest first; rows by
+        the first step of each stretch. Of two rewards each has its own bin."""
         low, high = self._low, self._high
         if low is None or not math.isfinite(high - low):
-            return []
-        wide = self._has_rewards_beside(low, high)
-        count = BINS if wide else 1 if low == high else 2
+            return {}, []
         edges = [low + (high - low) * number / BINS for number in range(BINS + 1)]
-        names = [f"{a:.3g} to {b:.3g}" for a, b in pairwise(edges)]
-        if not wide:
-            edges, names = [low, high, high], [f"{low:.3g}", f"{high:.3g}"]
-        below = "".join(", total(reward < ?)" for _ in range(count - 1))
+        names = [f"{a} to {b}" for a, b in pairwise(_told_apart(edges))]
+        if not self._has_rewards_beside(low, high):
+            edges, names = [low, high], list(dict.fromkeys(_told_apart([low, high])))
+        inner = edges[1 : len(names)]
+        below = "".join(", total(reward < ?)" for _ in inner)
         counted = self._db.execute(
-            f"SELECT step{below}, count(reward) FROM rows INDEXED BY narrow"
+            f"SELECT step, count(*){below}, count(reward) FROM rows INDEXED BY narrow"
             " WHERE suite = ? AND step > ? GROUP BY step",
-            (*edges[1:count], self.name, NO_STEP),
+            (*inner, self.name, NO_STEP),
         )
-        found: list[dict[int, int]] = [{} for _ in range(count)]
-        for step, *sums in counted:
+        whole = Counter[int]()
+        bins = [Counter[int]() for _ in names]
+        for step, rows, *sums in counted:
             begin = self._stretch(step)
-            for rows, less, more in zip(found, (0, *sums), sums, strict=False):
-                rows[begin] = rows.get(begin, 0) + int(more - less)
-        return list(zip(names, found, strict=False))
+            whole[begin] += rows
+            for own, (less, more) in zip(bins, pairwise((0, *sums)), strict=True):
+                own[begin] += int(more - less)
+        return dict(whole), [(name, dict(own)) for name, own in zip(names, bins, strict=True)]
 
     def cells(self, word: Word) -> list[Cell]:
         """Those under a word, in the order of the steps."""
@@ -291,3 +298,12 @@ def _error(count: int, mean: float, squares: float) -> float:
     spread = max(squares - count * mean * mean, 0.0) / (count - 1)
     error = math.sqrt(spread / count)
     return error if math.isfinite(error) else 0.0  # squares of large rewards are no number
+
+
+def _told_apart(values: list[float]) -> list[str]:
+    """The values with as many digits as make different ones differ."""
+    for digits in (3, 6, 12, 17):
+        found = [f"{value:.{digits}g}" for value in values]
+        if len(set(found)) == len(set(values)):
+            break
+    return found

@@ -143,7 +143,7 @@ def test_a_steps_rewards_are_shares_of_bins(run: Recorded) -> None:
     (drawn,) = [one for one in plots(file).values() if one["key"] == "rewards"]
     shares = {one["name"]: one["y"] for one in drawn["lines"] if any(one["y"])}
     assert shares == {
-        "0 to 0.125": [0.5, 0.333333], "0.375 to 0.5": [0.0, 0.333333], "0.875 to 1": [0.5, 0.0],
+        "0 to 0.2": [0.5, 0.333333], "0.4 to 0.6": [0.0, 0.333333], "0.8 to 1": [0.5, 0.0],
     }  # fmt: skip
     assert all(one["x"] == [0.0, 4.0] for one in drawn["lines"])
 
