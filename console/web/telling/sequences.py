@@ -11,8 +11,10 @@ Invariants
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 from toolwright.types import Author, Segment, Trajectory, segments_after
@@ -26,6 +28,9 @@ WHY = {
     "sample": "another sample of the same request",
     "choice": "another choice of the same call",
 }
+
+Request = tuple[int | None, int, bytes]
+"""(parent, shared tokens, ids before the first action of a sequence)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,18 +83,32 @@ def branches(trajectory: Trajectory) -> list[Branch]:
         parents.append(None if sequence.parent is None else places.get(sequence.parent))
         places.setdefault(sequence.id, place)
     rows = _rows(parents)
+    shares = [
+        (one.fork_offset or 0) if parent is not None else 0
+        for one, parent in zip(trajectory.sequences, parents, strict=True)
+    ]
+    owns = [
+        segments_after(one.segments, shared)
+        for one, shared in zip(trajectory.sequences, shares, strict=True)
+    ]
+    requests = [*map(_request, parents, shares, owns)]
+    samples = Counter(requests)
     causes = _causes(trajectory)
-    agents: set[str] = set()
+    agents, seen = set[str](), set[Request]()
     found = []
     for place, sequence in enumerate(trajectory.sequences):
-        shared = (sequence.fork_offset or 0) if parents[place] is not None else 0
-        own = segments_after(sequence.segments, shared)
+        shared, own = shares[place], owns[place]
         trains = not trajectory.masked and sequence.weight > 0
         turn = next((one.turn for one in own if one.author is Author.MODEL), None)
         begins = own[0].turn if turn is None and own else turn
         spans = _spans(own, shared, trains=trains)
-        why = _why(sequence.parent, causes.get(begins), new=sequence.agent not in agents)
+        cause = causes.get(begins)
+        if cause == "root" and requests[place] in seen:
+            cause = "sample"
+        sampled = samples[requests[place]] > 1 or cause in ("sample", "choice")
+        why = _why(sequence.parent, cause, new=sequence.agent not in agents)
         agents.add(sequence.agent)
+        seen.add(requests[place])
         found.append(
             Branch(
                 parent=parents[place],
@@ -97,7 +116,7 @@ def branches(trajectory: Trajectory) -> list[Branch]:
                 turn=turn,
                 why="" if not place and not sequence.parent else why,
                 row=rows[place],
-                untrained=_untrained(trajectory, sequence, spans, causes.get(begins)),
+                untrained=_untrained(trajectory, sequence, spans, sampled=sampled),
                 own=own,
                 spans=spans,
             )
@@ -114,9 +133,16 @@ def _why(parent: str | None, cause: str | None, *, new: bool) -> str:
     return WHY.get(cause, f"the context was rewritten: {cause}")
 
 
+def _request(parent: int | None, shared: int, own: Sequence[Segment]) -> Request:
+    """Equal for equal requests."""
+    read = takewhile(lambda one: one.author is not Author.MODEL, own)
+    return parent, shared, b"".join(one.token_ids.tobytes() for one in read)
+
+
 def _untrained(
-    trajectory: Trajectory, sequence: TokenSequence, spans: Iterable[Span], cause: str | None
+    trajectory: Trajectory, sequence: TokenSequence, spans: Iterable[Span], *, sampled: bool
 ) -> str:
+    """sampled: the request of its first action has another sample."""
     written = [one.trained for one in spans if one.author == "model"]
     if any(written):
         return ""
@@ -126,7 +152,7 @@ def _untrained(
         return "masked"
     if not sequence.weight:
         return "weight 0"
-    return "superseded" if cause in ("sample", "choice") else "not trained"
+    return "superseded" if sampled else "not trained"
 
 
 def _causes(trajectory: Trajectory) -> Mapping[int | None, str]:
