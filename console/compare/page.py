@@ -13,10 +13,12 @@ from console.compare.runs import differences, hours, remarks, steps
 from console.record.run import RunFiles
 from console.record.types import Evaluation
 from console.verdict import shown_error
+from toolwright.page import SHARED_STYLE
 from toolwright.page.charts import SMALL, Line, line_chart
 from toolwright.page.text import text
 
-COLOURS = ("#2563a8", "#c2570c", "#2f7d4f", "#7a4aa3", "#a8301f", "#8a6d1d", "#0e7c86", "#5b6570")
+COLOURS = 8
+"""Colours --c0, --c1, ... of the shared style sheet."""
 DASHES = ("", "7 4", "2 3")
 """A colour comes again with the next dash."""
 
@@ -26,11 +28,6 @@ LONGEST_VALUE = 300
 """Letters of a recipe's value that the table shows."""
 
 STYLE = """
-:root { color-scheme: light dark;
-  --paper: #fcfcfa; --ink: #1c2024; --soft: #5b6570; --rule: #dfe2e6; }
-@media (prefers-color-scheme: dark) {
-  :root { --paper: #14171a; --ink: #e4e7ea; --soft: #98a3ae; --rule: #30363c; }
-}
 body { margin: 0 auto; padding: 2rem 1.2rem 4rem; max-width: 74rem; background: var(--paper);
   color: var(--ink); font: 15px/1.5 system-ui, sans-serif; font-variant-numeric: tabular-nums; }
 h2 { font-size: 1.1rem; margin: 2rem 0 .5rem; } h3 { font-size: .92rem; margin: 0; }
@@ -68,7 +65,7 @@ def page(runs: Sequence[RunFiles], *, window: int) -> str:
     return f"""<!DOCTYPE html>
 <html xmlns="http://www.w3.org/1999/xhtml" lang="en">
 <head><meta charset="utf-8"/><title>{", ".join(labels)}</title>
-<style>{STYLE}{_colours(len(runs))}</style></head>
+<style>{_style(len(runs))}</style></head>
 <body>
 <h1>{len(runs)} {"run" if len(runs) == 1 else "runs"}</h1>
 <ul class="legend">{"".join(_legend(i, run, labels[i]) for i, run in enumerate(runs))}</ul>
@@ -92,10 +89,11 @@ def page(runs: Sequence[RunFiles], *, window: int) -> str:
 """
 
 
-def _colours(count: int) -> str:
-    out = []
+def _style(count: int) -> str:
+    """count: number of runs, each with a colour and a dash."""
+    out = [SHARED_STYLE.read_text(encoding="utf-8"), STYLE]
     for run in range(count):
-        colour, dash = COLOURS[run % len(COLOURS)], DASHES[run // len(COLOURS) % len(DASHES)]
+        colour, dash = f"var(--c{run % COLOURS})", DASHES[run // COLOURS % len(DASHES)]
         dashes = f" stroke-dasharray: {dash};" if dash else ""
         out.append(f".r{run} {{ stroke: {colour}; fill: {colour};{dashes} }}")
         out.append(f".line.r{run} {{ fill: none; }} .error.r{run} {{ stroke-dasharray: none; }}")

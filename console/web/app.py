@@ -33,12 +33,11 @@ from console.web.runs import NewRuns, Run
 from console.web.telling.images import Image, NoImage, image_of
 from console.web.telling.telling import tell
 from console.web.timeline.timeline import timeline
-from toolwright import page as shared_page
+from toolwright.page import SHARED_STYLE
 from toolwright.rpc.auth import Tokens
 
 PAGES = Path(__file__).parent / "pages"
 FIRST = "index.html"
-SHARED = Path(shared_page.__file__).parent / "colours.css"
 HEARTBEAT_S = 15.0
 """Interval of a silent stream's heartbeats, in seconds. Proxies cut a silent stream, and a closed
 page would not be noticed."""
@@ -78,7 +77,7 @@ def page_files() -> list[Path]:
 
 def _routes(answers: Answers) -> list[Route]:
     files = {f"/{file.relative_to(PAGES)}": _file(file) for file in page_files()}
-    files[f"/{SHARED.name}"] = _file(SHARED)
+    files[f"/{SHARED_STYLE.name}"] = _file(SHARED_STYLE)
     return [
         Route("/", files.pop(f"/{FIRST}")),
         *(Route(path, answer) for path, answer in sorted(files.items())),
