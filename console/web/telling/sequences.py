@@ -34,7 +34,7 @@ Request = tuple[int | None, int, bytes]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
+class Stretch:
     """Tokens of one author in one turn, half-open positions in the sequence."""
 
     author: str
@@ -62,7 +62,7 @@ class Branch:
     """Why no token of it is trained; "" for a sequence that trains."""
     own: tuple[Segment, ...]
     """Segments after the copy."""
-    spans: tuple[Span, ...]
+    spans: tuple[Stretch, ...]
 
     @property
     def written(self) -> int:
@@ -140,7 +140,7 @@ def _request(parent: int | None, shared: int, own: Sequence[Segment]) -> Request
 
 
 def _untrained(
-    trajectory: Trajectory, sequence: TokenSequence, spans: Iterable[Span], *, sampled: bool
+    trajectory: Trajectory, sequence: TokenSequence, spans: Iterable[Stretch], *, sampled: bool
 ) -> str:
     """sampled: the request of its first action has another sample."""
     written = [one.trained for one in spans if one.author == "model"]
@@ -176,15 +176,15 @@ def _rows(parents: Sequence[int | None]) -> list[int]:
     return rows
 
 
-def _spans(own: Sequence[Segment], at: int, *, trains: bool) -> tuple[Span, ...]:
+def _spans(own: Sequence[Segment], at: int, *, trains: bool) -> tuple[Stretch, ...]:
     """at: position of the first token."""
-    found: list[Span] = []
+    found: list[Stretch] = []
     for segment in own:
         trained = trains and segment.trainable
         end = at + len(segment.token_ids)
         same = (segment.author.name.lower(), segment.turn, trained)
         if found and (found[-1].author, found[-1].turn, found[-1].trained) == same:
             at = found.pop().start
-        found.append(Span(author=same[0], turn=segment.turn, start=at, end=end, trained=trained))
+        found.append(Stretch(author=same[0], turn=segment.turn, start=at, end=end, trained=trained))
         at = end
     return tuple(found)
