@@ -417,7 +417,7 @@ def _evaluated(
     style = f"{way}{also}{' control' if run.resolved.control else ''}"
     drawn = line(name, style, points, "seen", whose)
     found_errors = [short(errors[x]) for x in drawn["x"]]
-    return {**drawn, "suite": asked.ways.get(way, ""), "error": found_errors}
+    return {**drawn, "suite": named.ways.get(way, ""), "error": found_errors}
 
 
 def _part(

@@ -23,7 +23,7 @@ from console.report.tasks import COSINE, TASK, of_tasks
 from toolwright.reward_figures import METRIC
 
 MOST_POINTS = 1000
-"""Maximum points of a line: a screen is not many more pixels wide."""
+"""Maximum number of points of a line: a screen has no more pixels beside each other."""
 MOST_OTHERS = 150
 """Figures that no plot of the report takes: their names may be a stranger's."""
 POINTS_OF_OTHERS = 300

@@ -22,16 +22,11 @@ from dataclasses import replace as replace_fields
 import msgspec
 from msgspec.structs import replace
 
-from engine.core.trajectory.chain import (
-    Chain,
-    common_prefix,
-    segments_after,
-    shared_segments,
-)
+from engine.core.trajectory.chain import Chain, common_prefix, shared_segments
 from engine.core.trajectory.events import Acted, Asked, Begun, Dropped, Replied, Streamed
 from engine.core.trajectory.partials import with_part
 from engine.types import Generated
-from toolwright.types import Ids, Segment, ids
+from toolwright.types import Ids, Segment, ids, segments_after
 
 
 class Node(msgspec.Struct, frozen=True, kw_only=True):
