@@ -94,13 +94,23 @@ test-312: ## the learner's tests on Python 3.12 with its megatron-core, where py
 mutants: setup test-packages ## planted bugs against tests or simulator: make mutants [ONLY=name] [WITH=both]
 	@$(VENV_PYTHON) -m tests.mutants --with $(WITH) $(if $(ONLY),--only $(ONLY))
 
-test-packages: .venv-airline # what only the tests need of Debian, and the airline's MCP server
+test-packages: .venv-airline # what only the tests need: of Debian, the airline's MCP server, and agents
 	@deploy/setup/system.sh $(TEST_PACKAGES)
-	@command -v npm >/dev/null || deploy/setup/system.sh nodejs npm
+	command -v npm >/dev/null || deploy/setup/system.sh nodejs npm
+	$(MAKE) .venv-agents/ready
 
 .venv-airline: recipes/airline/server.txt
 	@rm -rf $@
 	$(VENV_PYTHON) -m toolwright.script recipes/airline/server.py --output $@
+	touch $@
+
+AGENTS := tests/integration/ingress/clients/package.json
+
+.venv-agents/ready: constraints/agents.txt $(AGENTS)
+	@$(VENV_PYTHON) -m venv --clear .venv-agents
+	$(VENV_PYTHON) deploy/setup/uv_like_pip.py pip install -q --python .venv-agents/bin/python -r constraints/agents.txt
+	cp $(AGENTS) .venv-agents
+	npm install --prefix .venv-agents --no-audit --no-fund --no-package-lock --loglevel error >/dev/null
 	touch $@
 
 unit: ## the tests of tests/unit and tests/golden alone
@@ -138,4 +148,4 @@ baseline: breaking ## what was added to the contracts is frozen with them
 	touch $@
 
 clean: ## remove environments and caches; runs/ stays
-	@rm -rf .venv .venv-312 .venv-sglang .venv-proto .venv-airline .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	@rm -rf .venv .venv-312 .venv-sglang .venv-proto .venv-airline .venv-agents .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bench.engine.command import engine
 from bench.gpu.command import gpu
+from bench.ingress.command import ingress
 from bench.measuring.command import one_sentence_errors
 from bench.memory.command import memory
 from bench.retokenisation.command import retokenisation
@@ -21,7 +22,8 @@ from toolwright.process.command_line import command_line, start
 
 app = command_line("bench", help="Load generation, faults and the scripted sampler.")
 for command in (
-    scripted_sampler, engine, gpu, memory, retokenisation, search, simulate, step, tools, view,
+    scripted_sampler, engine, gpu, ingress, memory, retokenisation, search, simulate, step, tools,
+    view,
 ):  # fmt: skip
     app.command(command.__name__.replace("_", "-"))(one_sentence_errors()(command))
 

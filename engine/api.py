@@ -1,11 +1,13 @@
 """The public names of the engine: what recipes, and programs beside it, may import.
 
 Everything else in `engine` may move between versions. A protocol is written with the types of a
-turn, a reward with `Score`; both are named in the recipe as `./file.py:Name`.
+turn, a reward with `Score`; both are named in the recipe as `./file.py:Name`. A program beside a
+running engine uses `RolloutClient`.
 """
 
 from __future__ import annotations
 
+from engine.client import RolloutClient, Submitted, WatchedEvent
 from engine.core.protocols import Protocol
 from engine.core.protocols.actions import nothing_done, read_call, read_json_call
 from engine.core.protocols.chat import Chat
@@ -15,6 +17,7 @@ from engine.core.rewards.score import rewarded
 from engine.core.text.codec import HuggingFaceCodec
 from engine.core.text.cut import stop_cut
 from engine.core.text.messages import calls_of, content_of, opening, split_opening
+from engine.errors import RequestFailed
 from engine.types import (
     Answer,
     Call,
@@ -42,12 +45,16 @@ __all__ = [
     "Options",
     "OwnText",
     "Protocol",
+    "RequestFailed",
     "Rewrite",
+    "RolloutClient",
     "Say",
     "Score",
+    "Submitted",
     "Tagged",
     "ToolSpec",
     "View",
+    "WatchedEvent",
     "calls_of",
     "content_of",
     "needs",

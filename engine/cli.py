@@ -15,13 +15,22 @@ from typing import Annotated
 import typer
 
 from engine.config import EngineTable, RenderTable
-from engine.offline.cli_options import Json, Overrides, RecipeArgument, RunArgument
+from engine.offline.cli_options import (
+    EngineAddress,
+    Json,
+    Overrides,
+    RecipeArgument,
+    RunArgument,
+    TaskName,
+)
 from engine.offline.collect import cli as sampling
 from engine.offline.enums import TraceLayout
 from engine.offline.evaluate import cli as evaluation
 from engine.offline.exits import exit_before_serving, report_errors, run_on_uvloop
 from toolwright.process.command_line import command_line, start
 from toolwright.recipe import load_recipe, read_resolved
+
+ENGINE = "127.0.0.1:50051"
 
 app = command_line(
     "engine",
@@ -96,6 +105,45 @@ def render(recipe: RecipeArgument, set_: Overrides = None) -> None:
 
 app.command(epilog=sampling.ENDS)(sampling.sample)
 app.add_typer(evaluation.app, name="eval")
+
+
+@app.command()
+def submit(
+    tasks: Annotated[Path, typer.Argument(help="FILE.jsonl or FILE.parquet, rows as in a source")],
+    engine: EngineAddress = ENGINE,
+    task: TaskName = "",
+) -> None:
+    """Add training tasks to a running engine whose recipe has task.source = "submitted".
+
+    The tasks are on the engine's disk when the command ends. The same file may be submitted again:
+    a task is known by its id, or by the file's name and the row.
+    """
+    with report_errors():
+        from engine.offline.remote import submit_file
+        from engine.offline.signals import run_until_signal
+
+        done = asyncio.run(run_until_signal(submit_file(tasks, engine, task)))
+        typer.echo(f"{done.accepted} tasks submitted, {done.known} known before")
+
+
+@app.command()
+def watch(
+    engine: EngineAddress = ENGINE,
+    after: Annotated[
+        int, typer.Option(min=0, help="only events with a higher number; 0 = all that it has")
+    ] = 0,
+    json_: Json = False,
+) -> None:
+    """Print the events of a running engine: tasks admitted, trajectories, groups, publishes.
+
+    It waits for an engine that is started again, and ends with a signal. A line `gap` counts lost
+    events.
+    """
+    with report_errors():
+        from engine.offline.remote import watch as watch_engine
+        from engine.offline.signals import run_until_signal
+
+        asyncio.run(run_until_signal(watch_engine(engine, after, as_json=json_)))
 
 
 @app.command()

@@ -70,6 +70,9 @@ class Evaluation(Table):
     every: int = Field(default=0, ge=0, description="versions between evaluations; 0 = ends only")
     max_concurrent: int = Field(default=128, ge=1)
     samples: int = Field(default=3, ge=0, description="trajectories a suite left as text")
+    keep: int = Field(
+        default=0, ge=0, description="trajectories for a reader of the evaluation lane; 0 = none"
+    )
     publish_waits_s: float = Field(
         default=600.0, ge=0, description="for one evaluation, which then begins no more rows"
     )
@@ -107,7 +110,7 @@ class EngineTable(ProcessTable):
     synonyms: ClassVar = "engine"
     rules: ClassVar = tuple(
         ReadIf(f"engine.evaluation.{key}", ({"engine.evaluation.suites": ON},))
-        for key in ("every", "max_concurrent", "samples", "publish_waits_s")
+        for key in ("every", "max_concurrent", "samples", "keep", "publish_waits_s")
     )
 
 

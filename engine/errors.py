@@ -9,6 +9,7 @@ EngineError
 │   │   └── OpenFailed
 │   ├── ForkRefused
 │   └── SamplerFailed
+├── RequestFailed         a running engine refused a client's request, or did not answer.
 ├── PublishFailed         the samplers are not all at the new version.
 └── SharedSampler         another run changes the weights of a sampler of this run.
 """
@@ -78,6 +79,10 @@ class SamplerFailed(AttemptFailed):
     """No sampler finished the generation beyond the retries."""
 
     stop_reason = StopReason.SAMPLER_ERROR
+
+
+class RequestFailed(EngineError):
+    """A running engine refused a client's request, did not answer in time, or answered wrongly."""
 
 
 class PublishFailed(EngineError):

@@ -18,6 +18,7 @@ from ingress.errors import ApiError, wrong
 from ingress.link import CallLost, EngineLink, Event, ids_message
 from ingress.readers.registry import calls_required, chosen, make_reader
 from ingress.text.completion import Completion, message_of
+from ingress.text.rendering import in_call_order
 from ingress.text.tails import PromptIds, Tails
 from ingress.text.workers import TextWorkers
 from ingress.types import (
@@ -289,7 +290,8 @@ async def prepare(
 
     def work(_: Tails) -> tuple[ModelRequest, Digests]:
         request = read(body)
-        request = replace(request, model=request.model or POLICY)
+        messages = in_call_order(request.messages)
+        request = replace(request, model=request.model or POLICY, messages=messages)
         try:
             return request, digests_of(request, text.options)
         except RecursionError as error:

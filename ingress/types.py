@@ -63,6 +63,8 @@ class ModelRequest:
     messages: tuple[Message, ...]
     tools: tuple[Mapping[str, Any], ...] = ()
     """Each as {"type": "function", "function": {...}}."""
+    namespaces: tuple[str, ...] = ()
+    """Groups of tools: the tools' names begin with "NAMESPACE."."""
     tool_choice: ToolChoice = "auto"
     named_tool: str = ""
     """With "required": the one tool that must be called; "" = any."""

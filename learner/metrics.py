@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from toolwright.credit.signal import varies
+from toolwright.reward_figures import DEVIATION, MEASURED, METRIC, numbers_of
 from toolwright.types import (
     CallRecord,
     Group,
     Status,
-    ToolErrorKind,
     Trajectory,
     WeightVersion,
 )
@@ -28,19 +28,12 @@ LONGEST_LINE = 1 << 20
 LARGEST_FIGURE = 1e300
 MOST_TOOLS = 16
 """Largest number of tools with metrics of their own. A session may bring any number of tools."""
-MEASURED = "measured"
-"""Kind of events in which a reward function or a group hook states figures by name. They are for
-this log alone and do not change the reward."""
 MOST_MEASURED = 32
 """Largest number of such figures in a line. A recipe may name any number."""
-DEVIATION = "_deviation"
-"""Suffix of the standard deviation of a figure that is a list."""
 REWARD_FAILED, CUT, FORKED = "reward_failed", "observation_truncated", "sequence_forked"
 """Kinds of the engine's events."""
 MOST_CAUSES = 8
 """Largest number of causes of forks with a metric of their own."""
-_POLICY_ERRORS = (ToolErrorKind.INVALID_ACTION, ToolErrorKind.UNKNOWN_TOOL)
-_NO_FAILURE = (ToolErrorKind.NONE, ToolErrorKind.CANCELLED)
 
 
 class MetricsLog:
@@ -270,20 +263,14 @@ def measured_stats(trajectories: Sequence[Trajectory]) -> dict[str, float]:
     for trajectory in trajectories:
         for event in trajectory.events:
             for name, value in event.data.items() if event.kind == MEASURED else ():
-                several = isinstance(value, list | tuple)
-                numbers = [
-                    float(one)
-                    for one in (value if several else [value])
-                    if isinstance(one, int | float) and math.isfinite(one)
-                ]
-                if numbers:
+                if numbers := numbers_of(value):
                     found[name] += numbers
-                    listed |= {name} if several else set()
+                    listed |= {name} if isinstance(value, list | tuple) else set()
     out: dict[str, float] = {}
     for name in sorted(found)[:MOST_MEASURED]:
-        out[f"measured/{name}"] = _mean(found[name])
+        out[f"{METRIC}{name}"] = _mean(found[name])
         if name in listed:
-            out[f"measured/{name}{DEVIATION}"] = _deviation(found[name])
+            out[f"{METRIC}{name}{DEVIATION}"] = _deviation(found[name])
     return out
 
 
@@ -312,12 +299,11 @@ def call_stats(calls: Sequence[CallRecord]) -> dict[str, Any]:
     """
     if not calls:
         return {}
-    wrong = [call for call in calls if call.outcome.error in _POLICY_ERRORS]
-    reached = [call for call in calls if call.outcome.error not in _POLICY_ERRORS]
-    failed = [call for call in reached if call.outcome.error not in _NO_FAILURE]
+    reached = [call for call in calls if not call.outcome.malformed]
+    failed = [call for call in calls if call.outcome.failed]
     out: dict[str, Any] = {
         "call_failed_fraction": len(failed) / len(calls),
-        "call_invalid_fraction": len(wrong) / len(calls),
+        "call_invalid_fraction": (len(calls) - len(reached)) / len(calls),
     }
     failures = Counter(call.tool for call in failed)
     for tool, count in Counter(call.tool for call in reached).most_common(MOST_TOOLS):

@@ -49,6 +49,7 @@ def run(recipe: Recipe, stop: Stop | None = None) -> Path:
     """
     stop = stop or Stop()
     table = recipe.table("learner", LearnerTable)
+    recipe = recipe.counted()
     shared = recipe.shared
     final = recipe.run_folder / "final"
     if table.publish.way == "group":
@@ -97,7 +98,7 @@ def run(recipe: Recipe, stop: Stop | None = None) -> Path:
         version, ledger, resumed = restore(recipe, table, policy, checkpoints)
         with contextlib.ExitStack() as stack:
             report = stack.enter_context(
-                Reporter("step", shared.run.steps, version.step, quiet=not first)
+                Reporter("step", recipe.steps, version.step, quiet=not first)
             )
             state = Run(
                 recipe=recipe,
@@ -176,7 +177,7 @@ def run(recipe: Recipe, stop: Stop | None = None) -> Path:
 def train(run: Run) -> bool:
     """Trains to the last step and writes its checkpoint. True if a stop came first."""
     run.marked = time.monotonic()
-    steps = run.recipe.shared.run.steps
+    steps = run.recipe.steps
     while run.version.step < steps and not parallel.on_any(run.stop.requested is not None):
         if not step(run):
             break

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +10,13 @@ import typer
 from bench.engine.loads import EVERY, LOADS, steady
 from bench.engine.plan import SHORTEST_ACTION
 from bench.errors import UsageError
-from bench.measuring.command import JsonFile, progress, whole_numbers, write_json
+from bench.measuring.command import (
+    JsonFile,
+    allow_files,
+    progress,
+    whole_numbers,
+    write_json,
+)
 from toolwright.process import loop
 
 FILES_A_TRAJECTORY, SPARE_FILES = 2, 512
@@ -98,7 +103,8 @@ def engine(
         one.beside == "barriers" and concurrency < max(numbers[one.name]) for one in chosen
     ):
         raise UsageError("--concurrency: a loop with barriers needs a place for each trajectory")
-    _raise_file_limit(max(number for each in numbers.values() for number in each))
+    most = max(number for each in numbers.values() for number in each)
+    allow_files(FILES_A_TRAJECTORY * most + SPARE_FILES, f"--trajectories {most}")
 
     from bench.engine.measure import Job, measure
     from bench.engine.report import lines, page
@@ -125,17 +131,3 @@ def engine(
     write_json(json_file, report.to_json())
     if html is not None:
         html.write_text(page(report), encoding="utf-8")
-
-
-def _raise_file_limit(trajectories: int) -> None:
-    """Allows a connection a trajectory at both ends. Processes that are started inherit the
-    limit."""
-    wanted = FILES_A_TRAJECTORY * trajectories + SPARE_FILES
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < wanted:
-        if hard != resource.RLIM_INFINITY and hard < wanted:
-            raise UsageError(
-                f"--trajectories {trajectories} takes {wanted} open files, the limit is {hard}: "
-                "raise it with `ulimit -n`"
-            )
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

@@ -147,7 +147,7 @@ class ScriptedEngine(ingress_pb2_grpc.IngressServiceServicer):
         ids = prefix + _ids(prompt.tail) if prompt.HasField("tail") else _ids(prompt.fresh)
         if len(ids) >= self.context:
             raise ServiceError(
-                reasons.ERROR_REASON_CONTEXT_FULL, f"{len(ids)} of {self.context} tokens"
+                reasons.ERROR_REASON_CONTEXT_FULL, f"{len(ids)} tokens > {self.context} maximum"
             )
         self.begun.set()
         await self.gate.wait()

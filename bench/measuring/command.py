@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -36,6 +37,19 @@ def whole_numbers(option: str, text: str) -> list[int]:
     if not all(word.isdigit() and int(word) > 0 for word in words):
         raise UsageError(f"{option} {text}: give whole numbers above 0, such as 64,256")
     return [int(word) for word in words]
+
+
+def allow_files(wanted: int, option: str) -> None:
+    """Allows so many open files, here and in processes that are started. Raises UsageError, which
+    names the option, above the hard limit."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < wanted:
+        if hard != resource.RLIM_INFINITY and hard < wanted:
+            raise UsageError(
+                f"{option} takes {wanted} open files, the limit is {hard}: raise it with "
+                "`ulimit -n`"
+            )
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def progress(text: str) -> None:

@@ -133,7 +133,7 @@ class Workload:
     pause: str
     stateful: bool
     calls: int
-    """Most calls of an action."""
+    """Most calls of an action; 0 = outside agents write the trajectories, and no action calls."""
     marked: bool
     """A call is sent while its action goes on, unless it is the last one."""
     parallel: bool

@@ -12,7 +12,7 @@ from pathlib import Path
 from random import Random
 
 from bench.engine.plan import END
-from bench.engine.processes.policy import write_policy
+from bench.engine.processes.policy import TEMPLATE, write_policy
 from bench.history.derived.contents import checksum
 from bench.history.events import RewardCalled
 from bench.simulate.schedule import Workload
@@ -61,9 +61,9 @@ def server_url(number: int) -> str:
     return f"http://sampler-{number}:1"
 
 
-def make_policy(folder: Path) -> Path:
+def make_policy(folder: Path, template: str = TEMPLATE) -> Path:
     """A tokenizer with tiny weights, which every publish names again."""
-    write_policy(folder, STOP)
+    write_policy(folder, STOP, template)
     header = json.dumps({"w": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}).encode()
     data = len(header).to_bytes(8, "little") + header + bytes(4)
     (folder / "model.safetensors").write_bytes(data)

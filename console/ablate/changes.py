@@ -36,7 +36,7 @@ _REWARD = ("task.reward", "task.reward_options", "task.reward_per_group", "task.
 
 def values_of(recipe: Recipe) -> Values:
     """Of the shared tables and of every table that the recipe has or that has only defaults."""
-    found = dict(dotted(recipe.shared.model_dump(mode="json")))
+    found = dict(dotted(recipe.counted().shared.model_dump(mode="json")))
     for name, table in tables_in_force(recipe):
         found |= dotted(table.model_dump(mode="json"), (name,))
     return {

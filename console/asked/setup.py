@@ -57,7 +57,8 @@ class Setup:
 
     @property
     def steps(self) -> int:
-        return self.recipe.shared.run.steps
+        """Raises RecipeError if run.epochs cannot be counted."""
+        return self.recipe.steps
 
 
 def set_up(options: Options) -> Setup:

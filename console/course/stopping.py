@@ -28,7 +28,7 @@ from console.errors import ConsoleError
 from console.machine import pids
 from console.machine.processes import alive
 from console.machine.signals import TOGETHER_S
-from console.record.course import Began, CourseRecord, read_course
+from console.record.course import Began, read_course
 from console.record.resolved import read_resolved
 from console.record.run import check_run, read_run
 from console.watch import engine
@@ -49,7 +49,10 @@ def state(run: Path, engine_at: str = "") -> State:
     files = read_run(run)
     says = asyncio.run(engine.ask_of(run, files.resolved, engine_at))
     found = state_of(
-        files, here=_is_here(files.course), lives=_lives(files.course), answers=says is not None
+        files,
+        here=pids.is_here(files.course),
+        lives=pids.lives_in(files.course),
+        answers=says is not None,
     )
     doubt = engine.not_asked(files.resolved, engine_at)
     return replace(found, doubts=(*found.doubts, doubt)) if doubt else found
@@ -142,14 +145,3 @@ def _still(run: Path) -> list[str]:
         for process in read_course(run).processes
         if process.state == "started" and alive(process.pid, process.created)
     ]
-
-
-def _is_here(course: CourseRecord) -> bool:
-    return bool(course.starts) and pids.lives(course.starts[-1]) is not None
-
-
-def _lives(course: CourseRecord) -> Callable[[int, float], bool]:
-    """Whether a process of the last start lives; nothing of an earlier boot does."""
-    if course.starts and course.starts[-1].space == pids.pid_space():
-        return alive
-    return lambda _pid, _created: False

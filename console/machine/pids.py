@@ -9,11 +9,12 @@ from __future__ import annotations
 import os
 import socket
 import stat
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 from console.machine.processes import alive
-from console.record.course import Began, boot_id
+from console.record.course import Began, CourseRecord, boot_id
 
 
 def pid_space() -> str:
@@ -35,6 +36,19 @@ def lives(start: Began) -> bool | None:
         return alive(start.pid, start.created)
     boot, ours = start.space.partition(" ")[0], space.partition(" ")[0]
     return False if ours and boot != ours else None
+
+
+def is_here(course: CourseRecord) -> bool:
+    """Whether pids of the last start mean something on this machine."""
+    return bool(course.starts) and lives(course.starts[-1]) is not None
+
+
+def lives_in(course: CourseRecord) -> Callable[[int, float], bool]:
+    """Whether a process of the last start lives, by pid and creation time. Nothing of an earlier
+    boot does."""
+    if course.starts and course.starts[-1].space == pid_space():
+        return alive
+    return lambda _pid, _created: False
 
 
 def has_open(pid: int, path: Path) -> bool:

@@ -13,12 +13,11 @@ from typing import Any
 from console.record.run import RunFiles
 from console.report.plot import Plot, plot
 from console.report.plots import metric_line, told_apart
+from toolwright.reward_figures import DEVIATION, METRIC
 
-MEASURED = "measured/"
 MOST_FIGURES = 32
 """As many as the learner writes of a recipe; a file may hold more."""
 CONDITION = "_if_"
-DEVIATION = "_deviation"
 UNIT = "mean over trajectories"
 UNIT_OF_LISTS = "mean and standard deviation"
 
@@ -42,11 +41,11 @@ def figures_of(runs: Sequence[RunFiles]) -> list[str]:
     """Names of the figures, in any step of any run: one that needs two queries, say, is not in the
     steps without two. The deviation of another figure is not a figure of its own."""
     found = {
-        name.removeprefix(MEASURED)
+        name.removeprefix(METRIC)
         for run in runs
         for step in run.record.steps
         for name in step.values
-        if name.startswith(MEASURED) and name != MEASURED
+        if name.startswith(METRIC) and name != METRIC
     }
     return sorted(found - {name + DEVIATION for name in found})
 
@@ -79,8 +78,8 @@ def _drawn(runs: Sequence[RunFiles], names: Sequence[str]) -> Plot | None:
 
 def _line(run: RunFiles, number: int, name: str, whose: str) -> dict[str, Any]:
     """The line of a figure, with its deviation as an area if the run has one."""
-    drawn = metric_line(run, run.record.steps, MEASURED + name, number, name, whose)
-    spread = {float(s.step): s.values.get(MEASURED + name + DEVIATION) for s in run.record.steps}
+    drawn = metric_line(run, run.record.steps, METRIC + name, number, name, whose)
+    spread = {float(s.step): s.values.get(METRIC + name + DEVIATION) for s in run.record.steps}
     errors = [spread[x] for x in drawn["x"]]
     if any(errors):
         drawn |= {"error": [error or 0.0 for error in errors], "band": True}

@@ -2,7 +2,8 @@
 
 A plot is a dict: `key`, `title`, `unit`, `kind` ("lines" or "areas"), `log`, `low`, `high`, `note`
 and `lines`, each with `name`, `run` (empty where there is one), `style`, `dots` and the equally
-long lists `x`, `y` and, where points have errors, `error`. `band`: errors are an area.
+long lists `x`, `y` and, where points have errors, `error`. `band`: errors are an area. `suite`: of
+an evaluation, its name.
 """
 
 from __future__ import annotations

@@ -252,7 +252,7 @@ def _together(runs: Sequence[RunFiles], asked: Sequence[Asked]) -> list[Plot]:
 
 def _suite_line(run: RunFiles, one: Asked, number: int) -> dict[str, Any]:
     points = [(float(e.step), e.reward) for e in run.record.curve(one.main)]
-    return line(one.title, f"c{number % COLOURS}", points, "seen")
+    return line(one.title, f"c{number % COLOURS}", points, "seen") | {"suite": one.main}
 
 
 def _average(lines: Sequence[dict[str, Any]], style: str, whose: str) -> dict[str, Any]:
@@ -414,7 +414,8 @@ def _evaluated(
     errors = {float(e.step): shown_error(e) or 0.0 for e in found}
     style = f"{way}{also}{' control' if run.resolved.control else ''}"
     drawn = line(name, style, points, "seen", whose)
-    return {**drawn, "error": [short(errors[x]) for x in drawn["x"]]}
+    found_errors = [short(errors[x]) for x in drawn["x"]]
+    return {**drawn, "suite": asked.ways.get(way, ""), "error": found_errors}
 
 
 def _part(
@@ -427,7 +428,8 @@ def _part(
         (float(e.step), e.parts if kind == "part" else e.rates) for e in run.record.curve(suite)
     ]
     points = [(step, values[name]) for step, values in found if name in values]
-    return line(title, f"c{number % COLOURS}{control}", points, "seen", whose)
+    drawn = line(title, f"c{number % COLOURS}{control}", points, "seen", whose)
+    return drawn | {"suite": suite}
 
 
 def told_apart(run: RunFiles, runs: Sequence[RunFiles]) -> str:

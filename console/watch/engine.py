@@ -115,6 +115,8 @@ def doing(says: EngineSays | None, *, batch: int, steps: int) -> dict[str, str]:
     found["engine"] += f", {says.running} in flight"
     if waiting := numbers.get("waiting_for_agents", 0):
         found["engine"] += f", {waiting:g} wait for an agent"
+    if numbers.get("waits_for_task"):
+        found["engine"] += ", waits for submitted tasks"
     # The batch of step v + 1 is there once (v + 1) batches were accepted.
     missing = (says.step + 1) * batch - says.accepted
     if says.state == "publishing":

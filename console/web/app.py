@@ -25,9 +25,11 @@ from starlette.routing import Route
 from console.errors import RecordBroken
 from console.web.door import Door
 from console.web.index import queries
+from console.web.index.flips import flips
 from console.web.index.queries import BadQuestion, Question
 from console.web.keeping import Keeper
-from console.web.runs import Run
+from console.web.measures.log import NoLog, log_of
+from console.web.runs import NewRuns, Run
 from console.web.telling.images import Image, NoImage, image_of
 from console.web.telling.telling import tell
 from console.web.timeline.timeline import timeline
@@ -50,9 +52,14 @@ _YES = ("true", "1")
 Answering = Callable[[Request], Awaitable[Response]]
 
 
-def application(runs: Sequence[Run], tokens: Tokens, names: Iterable[str] = ()) -> Door:
-    """names: of this machine, see `door`."""
-    keeper = Keeper(runs)
+def application(
+    runs: Sequence[Run],
+    tokens: Tokens,
+    names: Iterable[str] = (),
+    new_runs: NewRuns | None = None,
+) -> Door:
+    """names: of this machine, see `door`. new_runs: finds runs that begin later."""
+    keeper = Keeper(runs, new_runs)
 
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
@@ -82,6 +89,9 @@ def _routes(answers: Answers) -> list[Route]:
         Route("/api/curves", _asked(answers.curves)),
         Route("/api/split", _asked(answers.split)),
         Route("/api/about", _asked(answers.about)),
+        Route("/api/summary", _asked(answers.summary)),
+        Route("/api/flips", _asked(answers.flips)),
+        Route("/api/log", _asked(answers.log)),
         Route("/api/image", _asked(answers.image, _image)),
         Route("/api/timeline", _asked(answers.timeline)),
         Route("/api/growth", answers.growth),
@@ -95,7 +105,7 @@ class Answers:
         self._keeper = keeper
 
     def runs(self, _asked: QueryParams) -> Any:
-        return {"runs": [self._state(run) for run in self._keeper.runs.values()]}
+        return {"runs": [self._state(run) for run in list(self._keeper.runs.values())]}
 
     def choices(self, asked: QueryParams) -> Any:
         return queries.choices(self._run(asked).index.file)
@@ -124,12 +134,21 @@ class Answers:
     def about(self, asked: QueryParams) -> Any:
         return self._run(asked).figures.about()
 
+    def summary(self, asked: QueryParams) -> Any:
+        return self._run(asked).figures.summary()
+
+    def flips(self, asked: QueryParams) -> Any:
+        steps = [_step(asked, name) for name in ("before", "after")]
+        return flips(self._run(asked).index.file, asked.get("suite", ""), *steps)
+
+    def log(self, asked: QueryParams) -> Any:
+        return log_of(self._run(asked).folder, asked.get("process", ""))
+
     def image(self, asked: QueryParams) -> Image:
         return image_of(self._run(asked).folder, asked.get("sha256", ""))
 
     def timeline(self, asked: QueryParams) -> Any:
-        step = _number("step", asked["step"], whole=True) if asked.get("step") else None
-        return timeline(self._run(asked).index.file, None if step is None else int(step))
+        return timeline(self._run(asked).index.file, _step(asked, "step"))
 
     async def growth(self, _request: Request) -> Response:
         """Server-sent events: the state of all runs, now and after every change."""
@@ -198,6 +217,10 @@ def _sound(value: Any) -> Any:
     return [_sound(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
+def _step(asked: QueryParams, name: str) -> int | None:
+    return int(_number(name, asked[name], whole=True)) if asked.get(name) else None
+
+
 def _number(name: str, text: str, *, whole: bool) -> int | float:
     try:
         found = float(text)
@@ -220,7 +243,7 @@ def _asked(
             return await asyncio.to_thread(lambda: respond(answer(request.query_params)))
         except BadQuestion as error:
             return _json(as_json({"error": str(error)}), 400)
-        except (Unknown, NoImage) as error:
+        except (Unknown, NoImage, NoLog) as error:
             return _json(as_json({"error": str(error)}), 404)
         except RecordBroken as error:
             return _json(as_json({"error": str(error)}), 503)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from console.errors import RecordBroken
-from console.record.run import SIGNS, check_count, check_run, distinct
+from console.record.run import MOST_RUNS, SIGNS, check_count, check_run, distinct
 from console.web.index.index import Index
 from console.web.index.schema import index_file
 from console.web.index.sources import JOURNAL
@@ -67,21 +67,47 @@ def find_runs(named: Sequence[Path]) -> list[Path]:
 
 def open_runs(folders: Sequence[Path], cache: Path) -> list[Run]:
     """Each with its index below `cache`. sqlite3.Error where that cannot be written."""
-    runs = []
-    for name, folder in zip(distinct(folders), folders, strict=True):
-        spellings = Spellings(folder)
-        index = Index(folder, index_file(folder, cache), spellings.decoder)
-        runs.append(
-            Run(
-                name=name,
-                folder=folder,
-                index=index,
-                spellings=spellings,
-                figures=Figures(folder, name),
-                split=Split(index),
-            )
-        )
-    return runs
+    return [
+        _opened(name, folder, cache)
+        for name, folder in zip(distinct(folders), folders, strict=True)
+    ]
+
+
+class NewRuns:
+    """Runs that begin below the named folders while others are shown."""
+
+    def __init__(self, named: Sequence[Path], cache: Path) -> None:
+        self._named = [folder for folder in named if not _is_run(folder)]
+        self._cache = cache
+
+    def find(self, shown: Iterable[Run]) -> list[Run]:
+        """Those that are not shown, opened. A name that is shown stays what it is. RecordBroken,
+        OSError and sqlite3.Error as above."""
+        if not self._named:
+            return []
+        there = {run.folder: run.name for run in shown}
+        found = []
+        for folder in find_runs(self._named):
+            if folder in there or len(there) >= MOST_RUNS:
+                continue
+            lengths = range(1, len(folder.parts) + 1)
+            names = ("/".join(folder.parts[-length:]) for length in lengths)
+            there[folder] = next(name for name in names if name not in there.values())
+            found.append(_opened(there[folder], folder, self._cache))
+        return found
+
+
+def _opened(name: str, folder: Path, cache: Path) -> Run:
+    spellings = Spellings(folder)
+    index = Index(folder, index_file(folder, cache), spellings.decoder)
+    return Run(
+        name=name,
+        folder=folder,
+        index=index,
+        spellings=spellings,
+        figures=Figures(folder, name),
+        split=Split(index),
+    )
 
 
 def _is_run(folder: Path) -> bool:

@@ -15,7 +15,7 @@ import uvicorn
 from console.errors import ConsoleError, RecordBroken
 from console.web.app import application
 from console.web.index.schema import cache_folder
-from console.web.runs import find_runs, open_runs
+from console.web.runs import NewRuns, find_runs, open_runs
 from toolwright.rpc.auth import tokens_here
 from toolwright.rpc.http_rule import names_of
 from toolwright.rpc.options import TOKEN_VARIABLE, is_local
@@ -39,14 +39,15 @@ async def serve(named: Sequence[Path], listen: str) -> None:
     folders = find_runs(named)
     bound = _bind(host, port, listen)
     try:
-        runs = open_runs(folders, cache_folder())
+        cache = cache_folder()
+        runs = open_runs(folders, cache)
     except (sqlite3.Error, OSError) as error:
         bound.close()
         raise RecordBroken(
             f"no index can be kept ({error}): make room, or name another folder by XDG_CACHE_HOME"
         ) from error
     config = uvicorn.Config(
-        application(runs, tokens, names_of(listen)),
+        application(runs, tokens, names_of(listen), NewRuns(named, cache)),
         log_level="warning",
         access_log=False,
         server_header=False,

@@ -9,11 +9,19 @@ from typing import Annotated
 
 import typer
 
+from toolwright.recipe.models.spelling import grpc_fault
+
 
 def _finite(seconds: float | None) -> float | None:
     if seconds is not None and not math.isfinite(seconds):
         raise typer.BadParameter(f"{seconds} is not a number of seconds: leave it out for no limit")
     return seconds
+
+
+def _grpc_address(address: str) -> str:
+    if fault := grpc_fault(address):
+        raise typer.BadParameter(fault)
+    return address
 
 
 RecipeArgument = Annotated[
@@ -24,6 +32,12 @@ Overrides = Annotated[
     list[str] | None,
     typer.Option(
         "--set", help="a dotted override, for example --set run.steps=10; may be repeated"
+    ),
+]
+EngineAddress = Annotated[
+    str,
+    typer.Option(
+        "--engine", metavar="HOST:PORT", help="run.engine of the recipe", callback=_grpc_address
     ),
 ]
 TaskName = Annotated[

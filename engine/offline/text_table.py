@@ -21,11 +21,10 @@ def aligned(rows: Sequence[Sequence[str]], *, right: Sequence[int]) -> Iterator[
         yield GAP.join(cells).rstrip()
 
 
-def rate(found: Mapping[str, Any], *, share: bool | None = None) -> str:
-    """A rate with its standard error and its denominator, in percent if it is a share. share: None
-    = a share if the rate is between 0 and 1."""
+def rate(found: Mapping[str, Any]) -> str:
+    """A rate of `Rates.shown` with its standard error and its denominator, in percent if it is a
+    share."""
     value, error = found["rate"], found["standard_error"]
-    share = 0 <= value <= 1 if share is None else share
-    form, digits = (".1%", ".1%") if share else (".4g", ".2g")
+    form, digits = (".1%", ".1%") if found.get("share") else (".4g", ".2g")
     also = "" if error is None else f" ± {error:{digits}}"
     return f"{value:{form}}{also} of {found['of']:,g}"

@@ -37,10 +37,12 @@ from engine.serving import gc_policy
 from engine.serving.admission.dynamic_sampling import GroupFilter
 from engine.serving.admission.mixing import Mixture
 from engine.serving.admission.places import Places
+from engine.serving.admission.submitted import Submissions, SubmittedTasks
 from engine.serving.admission.train import TrainLane
 from engine.serving.crew.in_process import InProcessCrew
 from engine.serving.delivery.claims import Claims
 from engine.serving.delivery.delivery import Delivery
+from engine.serving.delivery.evaluated import EvaluationDelivery
 from engine.serving.evaluation import EvaluationLane, check_tasks
 from engine.serving.ingress.agents import Agents
 from engine.serving.ingress.ingress_service import IngressServicer
@@ -54,6 +56,7 @@ from engine.serving.publish.publishing import Publisher
 from engine.serving.seams import Seams
 from engine.serving.service import PolicyServicer, RolloutServicer
 from engine.serving.status import EngineStatus
+from engine.serving.telemetry.event_feed import EventFeed
 from engine.serving.telemetry.logs import bind_run, log_to
 from engine.serving.telemetry.metrics import Metrics
 from engine.serving.telemetry.page import metrics_page
@@ -64,7 +67,7 @@ from toolwright.model.beginning import first_policy, leave_fork
 from toolwright.model.fingerprint import fingerprint
 from toolwright.policy.v1 import policy_pb2, policy_pb2_grpc
 from toolwright.process.metrics_page import port_fault
-from toolwright.recipe import Recipe, refuse_open_ports
+from toolwright.recipe import SUBMITTED, Recipe, refuse_open_ports
 from toolwright.rollout.v1 import rollout_pb2, rollout_pb2_grpc
 from toolwright.rpc.auth import tokens_here
 from toolwright.rpc.server import Server
@@ -73,6 +76,9 @@ from toolwright.types import Trajectory
 PROGRESS_SECONDS = 5.0
 
 log = structlog.get_logger("engine")
+
+Sources = Mapping[str, TaskSource | SubmittedTasks]
+"""The sources of the recipe's tasks, by the tasks' names."""
 
 
 async def serve(recipe: Recipe, fork: Path | None = None) -> None:
@@ -96,7 +102,7 @@ class Engine:
         seams: Seams | None = None,
     ) -> None:
         """fork: folder of another run, whose newest weights this run begins with."""
-        self._recipe = recipe
+        self._recipe = recipe = recipe.counted()
         self._table = table
         self._fork = fork
         self._seams = seams or Seams()
@@ -104,7 +110,7 @@ class Engine:
         self.metrics = Metrics()
         self._traces: Traces | None = None
         self._agents: Agents | None = None
-        self._progress = EngineProgress(recipe.shared.run.steps)
+        self._progress = EngineProgress(recipe.steps)
         self._drained = asyncio.Event()
 
     async def run(self) -> None:
@@ -132,6 +138,8 @@ class Engine:
     async def drain(self, seconds: float) -> int:
         """Stops admissions while leases are still answered. Returns when nothing is in flight or
         after `seconds`, with the number of trajectories still in flight."""
+        if not self.status.draining:
+            self._feed.add("draining")
         self.status.draining = True
         self._lane.drain()
         await self._evaluation.stop()
@@ -149,6 +157,7 @@ class Engine:
             raise StartupError(str(error)) from error
         listen = self._table.listen or self._recipe.shared.run.engine
         log.info("serving", listen=listen)
+        self._feed.add("serving", version=str(self._publisher.version))
         self._progress.show(f"engine serves {self._recipe.shared.run.name} at {listen}")
         return server
 
@@ -189,18 +198,22 @@ class Engine:
         places = Places(self._table.max_concurrent)
         crews = {name: self._crew(name, task, places) for name, task in core.tasks.items()}
         sampling = build_sampling(recipe)
+        self._evaluated = EvaluationDelivery(self.journal, keep=self._table.evaluation.keep)
         self._evaluation = EvaluationLane(
             table=self._table.evaluation,
-            steps=shared.run.steps,
+            steps=recipe.steps,
             crews=crews,
             sampling=sampling,
             run_folder=recipe.run_folder,
+            happened=self._feed.add,
+            keep=self._evaluated.add,
         )
         stack.callback(self._evaluation.close)
         await self._evaluation.open(recipe.folder, max_bad_rows=self._table.max_bad_rows)
         stack.push_async_callback(self._evaluation.stop)
         self._lane = TrainLane(
             run=shared.run,
+            steps=recipe.steps,
             crews=crews,
             places=places,
             sources=sources,
@@ -216,20 +229,23 @@ class Engine:
                 if shared.task.dynamic_sampling is not None
                 else None
             ),
+            happened=self._feed.add,
         )
         # Sessions of trajectories that go on stay open; the others are closed.
         await core.tools.close_abandoned(await self._lane.resume())
+        self._submissions = Submissions(self.journal, sources, happened=self._feed.add)
         if self._agents is not None:
             self._agents.expect(self._lane.earlier_outside)
         await self._open_learners_side(stack)
 
-    async def _open_journal(self, stack: AsyncExitStack, sources: Mapping[str, TaskSource]) -> None:
+    async def _open_journal(self, stack: AsyncExitStack, sources: Sources) -> None:
         self.journal = Journal(
             self._recipe.run_folder / "journal.sqlite",
             history=self._table.history,
             drive=self._seams.journal,
         )
         stack.push_async_callback(self.journal.close)
+        self._feed = EventFeed(self.journal.boot)
         await self._claim(sources)
         self._traces = traces_of(self.journal.owner, self._recipe.shared.run.traces)
         if self._traces is not None:
@@ -271,6 +287,7 @@ class Engine:
             branching=own.task.branching,
             seed=own.run.seed,
             metadata=own.task.metadata,
+            happened=self._feed.add,
         )
 
     async def _open_learners_side(self, stack: AsyncExitStack) -> None:
@@ -289,6 +306,7 @@ class Engine:
             evaluation=self._evaluation,
             changed=self._lane.changed,
             allowed=self._claims.check,
+            happened=self._feed.add,
         )
         stack.push_async_callback(self._publisher.stop)
         self._broadcasts = BroadcastPublishes(self._publisher, control, self._claims.check)
@@ -297,12 +315,13 @@ class Engine:
             self._lane,
             max_staleness=shared.run.max_staleness,
             delivered=self._delivered,
+            happened=self._feed.add,
         )
         shape = await asyncio.to_thread(policy_identity, self._model)
         self._fingerprint = fingerprint(recipe, tokenizer=self._core.codec.hash, shape=shape)
         self.status = EngineStatus(
             run_folder=str(recipe.run_folder),
-            steps=shared.run.steps,
+            steps=recipe.steps,
             lane=self._lane,
             evaluation=self._evaluation,
             publisher=self._publisher,
@@ -313,12 +332,15 @@ class Engine:
             failures=self._core.failures,
             metrics=self.metrics,
             progress=self._progress,
+            submissions=self._submissions,
             agents=self._agents,
         )
 
-    async def _source(self, name: str, task: TaskCore) -> TaskSource:
+    async def _source(self, name: str, task: TaskCore) -> TaskSource | SubmittedTasks:
         """The source of a task's training tasks. Raises StartupError if the first tasks yield no
         prompt."""
+        if task.recipe.shared.task.source == SUBMITTED:
+            return SubmittedTasks(lambda: self.journal, name)
         source = await open_source(task.recipe, max_bad_rows=self._table.max_bad_rows)
         for warning in source.warnings():
             whose = f" of tasks.{name}" if name else ""
@@ -326,7 +348,7 @@ class Engine:
         await first_that_fits(source, task.protocol, self._core.codec)
         return source
 
-    async def _claim(self, sources: Mapping[str, TaskSource]) -> None:
+    async def _claim(self, sources: Sources) -> None:
         """Raises StartupError for a journal of another run."""
         shared = self._recipe.shared
         model = self._recipe.resolve(shared.policy.model)
@@ -363,6 +385,7 @@ class Engine:
                     self._core.tools.keep_sessions_open()
                     if self._agents is not None:
                         self._agents.stop()
+                self._feed.close()
                 for task in (lane, stop):
                     task.cancel()
                 await asyncio.gather(lane, stop, return_exceptions=True)
@@ -394,6 +417,13 @@ class Engine:
 
     def _finished(self, trajectory: Trajectory) -> None:
         self.metrics.count(trajectory)
+        self._feed.add(
+            "rewarded",
+            trajectory=trajectory.id,
+            task=trajectory.task.id,
+            reward=trajectory.reward,
+            masked=trajectory.masked,
+        )
         if self._traces is not None:
             self._traces.finished(trajectory)
 
@@ -415,16 +445,19 @@ class Engine:
         policy_pb2_grpc.add_PolicyServiceServicer_to_server(self.policy_servicer(), server)
 
     def _register_ingress(self, server: object) -> None:
-        if self._agents is None:
-            raise ValueError("no task of this engine has outside agents")
-        codec = self._core.codec
-        servicer = IngressServicer(self._agents, codec, codec.vocab_size)
-        ingress_pb2_grpc.add_IngressServiceServicer_to_server(servicer, server)
+        ingress_pb2_grpc.add_IngressServiceServicer_to_server(self.ingress_servicer(), server)
 
     def rollout_servicer(self) -> RolloutServicer:
         """RolloutService of this engine, once it is assembled."""
         return RolloutServicer(
-            self._delivery, self.journal, self._claims, self.status.message, self.drain
+            self._delivery,
+            self._evaluated,
+            self.journal,
+            self._claims,
+            self._submissions,
+            self._feed,
+            self.status.message,
+            self.drain,
         )
 
     def policy_servicer(self) -> PolicyServicer:
@@ -437,6 +470,14 @@ class Engine:
             self._fingerprint,
             shares_gpu=self._recipe.shared.run.share_gpu,
         )
+
+    def ingress_servicer(self) -> IngressServicer:
+        """IngressService of this engine, once it is assembled. Raises ValueError if no task has
+        outside agents."""
+        if self._agents is None:
+            raise ValueError("no task of this engine has outside agents")
+        codec = self._core.codec
+        return IngressServicer(self._agents, codec, codec.vocab_size)
 
 
 _ROLLOUT = rollout_pb2.DESCRIPTOR.services_by_name["RolloutService"].full_name

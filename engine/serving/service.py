@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,14 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.wrappers_pb2 import BytesValue
 
 from engine.core.sampler.update_group import Rendezvous, TensorSpec
+from engine.serving.admission.submitted import Submissions
 from engine.serving.delivery.claims import Claims
 from engine.serving.delivery.delivery import Delivery
-from engine.serving.journal.journal import Journal
+from engine.serving.delivery.evaluated import EvaluationDelivery
+from engine.serving.journal.journal import Journal, StoredGroup
 from engine.serving.publish.broadcast_publish import BroadcastPublishes
 from engine.serving.publish.publishing import Publisher
+from engine.serving.telemetry.event_feed import EventFeed
 from toolwright import wire
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.common.v1 import trajectory_pb2
@@ -23,7 +27,7 @@ from toolwright.policy.v1 import policy_pb2 as policy
 from toolwright.policy.v1 import policy_pb2_grpc
 from toolwright.rollout.v1 import rollout_pb2 as rollout
 from toolwright.rollout.v1 import rollout_pb2_grpc
-from toolwright.rpc.errors import ServiceError, abort, answers_errors, not_served
+from toolwright.rpc.errors import ServiceError, abort, answers_errors
 from toolwright.rpc.options import PIECE_BYTES
 from toolwright.types import WeightVersion
 
@@ -39,37 +43,33 @@ Context = Any
 
 
 class RolloutServicer(rollout_pb2_grpc.RolloutServiceServicer):
-    """Groups to the learner."""
+    """Tasks in, groups to the learner."""
 
     def __init__(
         self,
         delivery: Delivery,
+        evaluated: EvaluationDelivery,
         journal: Journal,
         claims: Claims,
+        submissions: Submissions,
+        feed: EventFeed,
         status: Callable[[], rollout.GetStatusResponse],
         drain: Callable[[float], Awaitable[int]],
     ) -> None:
         self._delivery = delivery
+        self._evaluated = evaluated
         self._journal = journal
         self._claims = claims
+        self._submissions = submissions
+        self._feed = feed
         self._status = status
         self._drain = drain
 
     async def LeaseGroups(
         self, request: rollout.LeaseGroupsRequest, context: Context
     ) -> AsyncIterator[Any]:
-        if request.consumer != rollout.CONSUMER_TRAIN:
-            await abort(context, not_served("LeaseGroups for evaluation"))
-        wait = request.wait.ToTimedelta().total_seconds() or LONGEST_LEASE_WAIT
         try:
-            self._claims.check(request.learner)
-            async for group in self._delivery.lease(
-                after=request.after_sequence,
-                limit=request.max_groups,
-                version=wire.version_from_proto(request.version),
-                wait=min(wait, LONGEST_LEASE_WAIT),
-            ):
-                self._claims.check(request.learner)
+            async for group in self._leased(request):
                 for member in group.members:
                     # On the wire a LeaseGroupsResponse with this trajectory, without parsing it.
                     yield BytesValue(value=member)
@@ -104,10 +104,11 @@ class RolloutServicer(rollout_pb2_grpc.RolloutServiceServicer):
     async def AckGroups(
         self, request: rollout.AckGroupsRequest, context: Context
     ) -> rollout.AckGroupsResponse:
-        if request.consumer != rollout.CONSUMER_TRAIN:
-            raise not_served("AckGroups for evaluation")
-        self._claims.check(request.learner)
-        mark = await self._delivery.acknowledge(request.durable_sequence)
+        if _consumer(request) == rollout.CONSUMER_EVAL:
+            mark = await self._evaluated.acknowledge(request.durable_sequence)
+        else:
+            self._claims.check(request.learner)
+            mark = await self._delivery.acknowledge(request.durable_sequence)
         return rollout.AckGroupsResponse(durable_sequence=mark)
 
     @answers_errors
@@ -126,13 +127,35 @@ class RolloutServicer(rollout_pb2_grpc.RolloutServiceServicer):
     async def SubmitTasks(
         self, request: rollout.SubmitTasksRequest, context: Context
     ) -> rollout.SubmitTasksResponse:
-        raise not_served("SubmitTasks")
+        new = await self._submissions.submit(request.tasks)
+        return rollout.SubmitTasksResponse(accepted=new, known=len(request.tasks) - new)
 
     async def WatchEvents(
         self, request: rollout.WatchEventsRequest, context: Context
     ) -> AsyncIterator[rollout.WatchEventsResponse]:
-        await abort(context, not_served("WatchEvents"))
-        yield rollout.WatchEventsResponse()
+        try:
+            async with aclosing(self._feed.follow(request.after)) as events:
+                async for one in events:
+                    event = trajectory_pb2.Event(kind=one.kind, data=wire.struct(one.data))
+                    yield rollout.WatchEventsResponse(sequence_number=one.number, event=event)
+        except ServiceError as error:
+            await abort(context, error)
+
+    async def _leased(self, request: rollout.LeaseGroupsRequest) -> AsyncIterator[StoredGroup]:
+        wait = request.wait.ToTimedelta().total_seconds() or LONGEST_LEASE_WAIT
+        after, limit = request.after_sequence, request.max_groups
+        wait = min(wait, LONGEST_LEASE_WAIT)
+        if _consumer(request) == rollout.CONSUMER_EVAL:
+            async for group in self._evaluated.lease(after=after, limit=limit, wait=wait):
+                yield group
+            return
+        self._claims.check(request.learner)
+        version = wire.version_from_proto(request.version)
+        async for group in self._delivery.lease(
+            after=after, limit=limit, version=version, wait=wait
+        ):
+            self._claims.check(request.learner)
+            yield group
 
 
 class PolicyServicer(policy_pb2_grpc.PolicyServiceServicer):
@@ -276,6 +299,17 @@ class PolicyServicer(policy_pb2_grpc.PolicyServiceServicer):
     ) -> policy.AbortPublishResponse:
         await self._broadcasts.abort(request.publish_id)
         return policy.AbortPublishResponse()
+
+
+def _consumer(request: rollout.LeaseGroupsRequest | rollout.AckGroupsRequest) -> int:
+    """The lane that a request names. Raises ServiceError if it names none."""
+    if request.consumer not in (rollout.CONSUMER_TRAIN, rollout.CONSUMER_EVAL):
+        raise ServiceError(
+            reasons.ERROR_REASON_INVALID_REQUEST,
+            "consumer is neither CONSUMER_TRAIN nor CONSUMER_EVAL",
+            subject="consumer",
+        )
+    return request.consumer
 
 
 def _parent(

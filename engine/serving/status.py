@@ -11,6 +11,7 @@ from typing import Any
 
 from engine.core.sampler.pool import SamplerPool
 from engine.core.tools.services import ToolServices
+from engine.serving.admission.submitted import Submissions
 from engine.serving.admission.train import TrainLane
 from engine.serving.delivery.delivery import Delivery
 from engine.serving.evaluation import EvaluationLane
@@ -42,6 +43,7 @@ class EngineStatus:
         failures: Counter[str],
         metrics: Metrics,
         progress: EngineProgress,
+        submissions: Submissions,
         agents: Agents | None = None,
     ) -> None:
         """run_folder: absolute path, which identifies the engine. steps: weight versions of the
@@ -59,6 +61,7 @@ class EngineStatus:
         self._failures = failures
         self._metrics = metrics
         self._progress = progress
+        self._submissions = submissions
         self._agents = agents
 
     @property
@@ -129,6 +132,8 @@ class EngineStatus:
             "sampler_requests": sum(one["in_flight"] for one in samplers),
             "tool_sessions": sum(one.open_sessions for one in services.values()),
             "tool_calls_in_flight": sum(one.calls_in_flight for one in services.values()),
+            "waiting_tasks": self._submissions.waiting,
+            "waits_for_task": int(self._lane.waits_for_task),
             "agents": self._agents.live if self._agents else 0,
             "waiting_for_agents": self._agents.waiting if self._agents else 0,
         }

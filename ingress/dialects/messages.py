@@ -247,8 +247,8 @@ def error_body(error: ApiError) -> dict[str, Any]:
     kind = _KINDS.get(error.status, "api_error" if error.status >= 500 else _KINDS[400])
     message = error.message
     if error.code == "context_length_exceeded":
-        # Agents look for these words before they compact their context.
-        message = f"prompt is too long: {message}"
+        # Claude Code looks for these words, and leaves out as much as the two numbers say.
+        message = f"prompt is too long: {message.rpartition(': ')[2]}"
     return {"type": "error", "error": {"type": kind, "message": message}}
 
 

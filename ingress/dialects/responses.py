@@ -2,6 +2,9 @@
 
 The server keeps no responses: a request with `previous_response_id` is refused, and clients send
 the whole input. `store`, `include`, `metadata`, `reasoning` and the like are ignored.
+
+A tool of a namespace is NAMESPACE.NAME for the policy. Codex sends a web search, which OpenAI's
+server would run, in every request: it is left out, and other tools of that kind are refused.
 """
 
 from __future__ import annotations
@@ -57,11 +60,16 @@ def read_request(body: object) -> ModelRequest:
     if not messages:
         raise wrong("input", "at least one item is needed")
     choice, named = _tool_choice(body.get("tool_choice"))
-    tools = objects(body, "tools", MOST_TOOLS)
+    given_tools = objects(body, "tools", MOST_TOOLS)
     return ModelRequest(
         model=text_at(body, "model"),
         messages=tuple(messages),
-        tools=tuple(_tool(one, f"tools[{at}]") for at, one in enumerate(tools)),
+        tools=tuple(
+            tool for at, one in enumerate(given_tools) for tool in _tools(one, f"tools[{at}]")
+        ),
+        namespaces=tuple(
+            text_at(one, "name") for one in given_tools if one.get("type") == "namespace"
+        ),
         tool_choice=choice,
         named_tool=named,
         schema=_schema(body.get("text")),
@@ -84,7 +92,10 @@ def _items(given: list[Mapping[str, Any]]) -> Iterator[Message]:
             case "function_call":
                 call = ToolCall(
                     id=text_at(item, "call_id", f"{where}."),
-                    name=text_at(item, "name", f"{where}."),
+                    name=_within(
+                        text_at(item, "namespace", f"{where}."),
+                        text_at(item, "name", f"{where}."),
+                    ),
                     arguments=text_at(item, "arguments", f"{where}.") or "{}",
                 )
                 yield Message(role="assistant", calls=(call,))
@@ -117,14 +128,29 @@ def _joined(messages: Iterator[Message]) -> Iterator[Message]:
         )
 
 
-def _tool(given: Mapping[str, Any], where: str) -> Mapping[str, Any]:
-    if given.get("type") != "function" or not isinstance(given.get("name"), str):
-        raise wrong(where, "it must be a function with a name")
-    names = ("name", "description", "parameters")
-    return {
-        "type": "function",
-        "function": {name: given[name] for name in names if given.get(name) is not None},
-    }
+def _tools(
+    given: Mapping[str, Any], where: str, namespace: str = ""
+) -> Iterator[Mapping[str, Any]]:
+    """The functions of one entry: several for a namespace, none for a web search."""
+    match given.get("type"), given.get("name"):
+        case "function", str(name):
+            kept = {"name": _within(namespace, name)}
+            kept |= {key: given[key] for key in _KEPT if given.get(key) is not None}
+            yield {"type": "function", "function": kept}
+        case "namespace", str(name) if not namespace:
+            for at, one in enumerate(objects(given, "tools", MOST_TOOLS)):
+                yield from _tools(one, f"{where}.tools[{at}]", name)
+        case "web_search", _:
+            pass
+        case kind, _:
+            raise wrong(where, f"it must be a function with a name, and its type is {kind!r}")
+
+
+_KEPT = ("description", "parameters")
+
+
+def _within(namespace: str, name: str) -> str:
+    return f"{namespace}.{name}" if namespace else name
 
 
 def _tool_choice(given: object) -> tuple[ToolChoice, str]:
@@ -208,11 +234,14 @@ class ResponsesReply:
 
     def _call(self, call: ToolCall) -> list[ServerEvent]:
         found = self._closed()
+        namespace, _, name = call.name.rpartition(".")
+        within = namespace in self._request.namespaces
         item = {
             "id": self._item_id("fc"),
             "type": "function_call",
             "call_id": call.id,
-            "name": call.name,
+            "name": name if within else call.name,
+            **({"namespace": namespace} if within else {}),
             "arguments": "",
             "status": "in_progress",
         }
@@ -226,7 +255,7 @@ class ResponsesReply:
             *found,
             self._event("response.output_item.added", output_index=index, item=item),
             self._event(f"{arrived}.delta", **place, delta=arguments),
-            self._event(f"{arrived}.done", **place, name=call.name, arguments=arguments),
+            self._event(f"{arrived}.done", **place, name=item["name"], arguments=arguments),
             self._event("response.output_item.done", output_index=index, item=whole),
         ]
 

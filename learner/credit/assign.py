@@ -17,9 +17,9 @@ from learner.config.objective import Advantage, Credit, Distill
 from learner.credit.branches import evened
 from learner.credit.episode import episode_advantages
 from learner.credit.members import Member, members_of
-from learner.credit.turns import turn_advantages
 from learner.maths.turns import token_map
 from learner.training.batch import Row
+from toolwright.credit.turns import turn_terms
 from toolwright.types import Group
 
 
@@ -138,7 +138,8 @@ def _fill(
 ) -> None:
     """Writes the advantages of these members' rows."""
     episode, alive = episode_advantages(members, rows, advantage, credit, kl=kl)
-    steps, compared = turn_advantages(members, credit, eps=advantage.eps)
+    turns = [member.turns for member in members]
+    steps, compared = turn_terms(turns, credit, eps=advantage.eps)
     tally.alive |= alive
     tally.turns += sum(map(len, steps))
     tally.compared += compared

@@ -65,7 +65,7 @@ def _rewards(
     """One number a trajectory: its reward, those of its turns if they count, less the penalty."""
     return [
         member.trajectory.reward
-        + (sum(member.turn_rewards) if credit.count_in_reward else 0.0)
+        + (sum(member.turns.rewards) if credit.count_in_reward else 0.0)
         - float(penalty.sum())
         for member, penalty in zip(members, penalties, strict=True)
     ]
@@ -107,7 +107,7 @@ def _whitened_returns(
         own[-1] += member.trajectory.reward
         if credit.count_in_reward:
             turns = turns_of_targets(member, rows)
-            for turn, value in enumerate(member.turn_rewards):
+            for turn, value in enumerate(member.turns.rewards):
                 before = np.flatnonzero(turns <= turn)
                 if len(before):
                     own[before[-1]] += value

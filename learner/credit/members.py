@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from learner.training.batch import Row
-from toolwright.credit.turns import turn_rewards
+from toolwright.credit.turns import Turns, turn_rewards
 from toolwright.types import Group, Trajectory
 
 
@@ -29,10 +29,17 @@ class Member:
         return not self.trajectory.outside_baseline
 
     @property
-    def turn_rewards(self) -> list[float]:
-        """[turns] sum of the reward parts of each turn."""
-        parts = self.trajectory.reward_parts
-        return turn_rewards(self.trajectory.turns, [(part.turn, part.value) for part in parts])
+    def turns(self) -> Turns:
+        """Its turns, with the sum of the reward parts of each."""
+        own = self.trajectory
+        parts = [(part.turn, part.value) for part in own.reward_parts]
+        return Turns(
+            rewards=turn_rewards(own.turns, parts),
+            outcome=own.reward,
+            anchors=own.anchors,
+            in_baseline=self.in_baseline,
+            group=self.group,
+        )
 
 
 def members_of(groups: Sequence[Group], rows: Sequence[Row]) -> list[Member]:

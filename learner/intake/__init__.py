@@ -1,1 +1,1 @@
-"""Groups from the engine: the client, one step's lease, the ledger of consumed groups."""
+"""Groups from the engine: the client with its retries, one step's lease, the ledger of groups."""

@@ -13,34 +13,30 @@ Does not know what a step is or what groups are for.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
 import os
 import secrets
-import time
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import grpc
 import grpc.aio
-from google.protobuf.message import DecodeError
-from google.protobuf.wrappers_pb2 import BytesValue
 
 from learner.errors import EngineError, TakenError
 from learner.intake.background import BackgroundLoop
 from toolwright import wire
 from toolwright.common.v1 import reasons_pb2 as reasons
-from toolwright.common.v1 import trajectory_pb2
 from toolwright.model.fingerprint import Fingerprint
 from toolwright.policy.v1 import policy_pb2, policy_pb2_grpc
 from toolwright.rollout.v1 import rollout_pb2, rollout_pb2_grpc
-from toolwright.rpc.channel import backoff, call, may_retry, open_channel
-from toolwright.rpc.errors import Code, ServiceError, TransportError, from_rpc_error
+from toolwright.rpc.channel import call, open_channel
+from toolwright.rpc.errors import ServiceError, TransportError
+from toolwright.rpc.leased_groups import BrokenGroup, GroupStream
 from toolwright.rpc.options import TOKEN_VARIABLE
+from toolwright.rpc.retrying import Retry, Unanswered
 from toolwright.types import BlobRef, Group, WeightVersion
 
 Answer = TypeVar("Answer")
@@ -49,7 +45,6 @@ SHORT_S = 30.0
 GLANCE_S = 2.0
 PUBLISH_S = 900.0
 """Timeout of a publish, which waits for a running evaluation."""
-REMIND_S = 10.0
 STOPPING_S = 10.0
 """Longest time to wait for an unreachable engine after a stop request, in seconds."""
 
@@ -100,19 +95,16 @@ class EngineClient:
         stopping: Callable[[], bool] = lambda: False,
     ) -> None:
         self.address = address
-        self._patience = patience
-        self._stopping = stopping
-        self._say = say
+        self._retries = Retry(
+            lambda: STOPPING_S if stopping() else patience,
+            lambda why, _waited: say(f"waiting for the engine at {address} ({why})"),
+        )
         self.learner = secrets.token_hex(8)
         self._loop = BackgroundLoop("engine-client")
         self._channel = self._loop.run(self._open())
         self._rollout = rollout_pb2_grpc.RolloutServiceStub(self._channel)
         self._policy = policy_pb2_grpc.PolicyServiceStub(self._channel)
-        self._lease_groups = self._channel.unary_stream(
-            "/toolwright.rollout.v1.RolloutService/LeaseGroups",
-            request_serializer=rollout_pb2.LeaseGroupsRequest.SerializeToString,
-            response_deserializer=_leased,
-        )
+        self._groups = GroupStream(self._channel)
 
     async def _open(self) -> grpc.aio.Channel:
         return open_channel(self.address, os.environ.get(TOKEN_VARIABLE, ""))
@@ -258,14 +250,9 @@ class EngineClient:
                 wait=wire.duration(wait),
                 learner=self.learner,
             )
-            deadline = lease_deadline(wait, count)
-            members: list[bytes] = []
-            async for item in self._lease_groups(request, timeout=deadline):
-                if isinstance(item, bytes):
-                    members.append(item)
-                else:
-                    got.append(_close_group(item, members))
-                    members = []
+            stream = self._groups.groups(request, timeout=lease_deadline(wait, count))
+            async for group in stream:
+                got.append(group)  # noqa: PERF401 (those before an error count)
 
         await self._retry(attempt, "LeaseGroups")
         return got
@@ -292,43 +279,19 @@ class EngineClient:
         return self._loop.run(self._retry(attempt, what))
 
     async def _retry(self, attempt: Callable[[], Awaitable[Answer]], what: str) -> Answer:
-        failing_since = 0.0
-        reminded = time.monotonic() - REMIND_S
-        tries = 0
-        while True:
-            began = time.monotonic()
-            try:
-                return await attempt()
-            except (ServiceError, TransportError, grpc.aio.AioRpcError) as failure:
-                broken = isinstance(failure, grpc.aio.AioRpcError)  # a stream's
-                error = from_rpc_error(failure) if broken else failure
-                # The retry time is for an engine without answers, not for one that worked on the
-                # answer until its connection broke. A passed deadline may be either.
-                took = time.monotonic() - began
-                worked = took > SHORT_S and error.code is not Code.DEADLINE_EXCEEDED
-                if not tries or worked:
-                    failing_since, tries = time.monotonic(), 0
-                waited = time.monotonic() - failing_since
-                if (
-                    isinstance(error, ServiceError)
-                    and error.reason == reasons.ERROR_REASON_SUPERSEDED
-                ):
-                    raise TakenError(f"engine at {self.address}: {error}") from error
-                if not may_retry(error):
-                    raise EngineError(
-                        f"engine at {self.address} refused {what}: {error}"
-                    ) from error
-                if waited > (STOPPING_S if self._stopping() else self._patience):
-                    raise EngineError(
-                        f"engine at {self.address} did not answer {what} for {waited:.0f} s "
-                        f"({error}): is `engine serve RECIPE` running, and is run.engine its "
-                        "address?"
-                    ) from error
-                if time.monotonic() - reminded >= REMIND_S:
-                    reminded = time.monotonic()
-                    self._say(f"waiting for the engine at {self.address} ({what}: {error})")
-                await asyncio.sleep(backoff(tries, error))
-                tries += 1
+        try:
+            return await self._retries.until_called(attempt, what, worked_s=SHORT_S)
+        except Unanswered as last:
+            raise EngineError(
+                f"engine at {self.address} did not answer {what} for {last.waited:.0f} s "
+                f"({last.error}): is `engine serve RECIPE` running, and is run.engine its address?"
+            ) from last.error
+        except (ServiceError, TransportError) as error:
+            if isinstance(error, ServiceError) and error.reason == reasons.ERROR_REASON_SUPERSEDED:
+                raise TakenError(f"engine at {self.address}: {error}") from error
+            raise EngineError(f"engine at {self.address} refused {what}: {error}") from error
+        except BrokenGroup as error:
+            raise EngineError(f"{error}: run engine and learner of one version") from error
 
 
 def _fingerprint(answer: policy_pb2.GetPolicyResponse) -> Fingerprint:
@@ -347,32 +310,4 @@ def _fingerprint(answer: policy_pb2.GetPolicyResponse) -> Fingerprint:
         shape=found.shape,
         folder=found.folder,
         lineages=lineages,
-    )
-
-
-def _leased(data: bytes) -> bytes | trajectory_pb2.GroupInfo:
-    """A LeaseGroupsResponse: a trajectory's bytes as they came, or the end of a group.
-
-    With a trajectory it has the wire form of a BytesValue.
-    """
-    member = BytesValue.FromString(data).value
-    return member or rollout_pb2.LeaseGroupsResponse.FromString(data).group
-
-
-def _close_group(info: trajectory_pb2.GroupInfo, members: list[bytes]) -> Group:
-    parse, found = trajectory_pb2.Trajectory.FromString, wire.content_hash(members)
-    if found != info.content_hash:  # v1 leaves the order of a map's keys on the wire open
-        with suppress(DecodeError):
-            found = wire.content_hash(wire.serialize(parse(member)) for member in members)
-    if info.members != len(members) or info.content_hash != found:
-        raise EngineError(
-            f"group {info.id} (number {info.sequence_number}) arrived with {len(members)} members "
-            f"and hash {found[:12]}, the engine announced {info.members} and "
-            f"{info.content_hash[:12]}: run engine and learner of one version"
-        )
-    return Group(
-        id=info.id,
-        trajectories=tuple(wire.trajectory_from_proto(parse(member)) for member in members),
-        sequence_number=info.sequence_number,
-        content_hash=info.content_hash,
     )

@@ -60,7 +60,7 @@ def step(run: Run) -> bool:
         updates=run.table.updates,
         budget=run.table.tokens_per_microbatch,
         step=at.step,
-        steps=run.recipe.shared.run.steps,
+        steps=run.recipe.steps,
         drop_silent=run.table.advantage.zero_groups == "drop",
         tasks=run.tasks,
         measure_tasks=run.table.conflict_every > 0 and at.step % run.table.conflict_every == 0,
@@ -96,7 +96,7 @@ def step(run: Run) -> bool:
         )
     if reason:
         run.report.say(f"step {run.version.step} taught nothing: {reason}")
-    last = run.version.step == run.recipe.shared.run.steps
+    last = run.version.step == run.recipe.steps
     out_of_patience = 0 < run.table.patience_steps <= run.worthless
     if last or out_of_patience or collapsed or run.version.step % run.table.checkpoint_every == 0:
         save(run)
@@ -156,7 +156,7 @@ def with_images(run: Run, leased: Leased) -> Leased:
 def lease_ahead(run: Run) -> None:
     """Begins the lease of the next step's groups, at the next step's version."""
     following = replace(run.version, step=run.version.step + 1)
-    if run.prefetch is not None and following.step < run.recipe.shared.run.steps:
+    if run.prefetch is not None and following.step < run.recipe.steps:
         run.prefetch.begin(
             after=run.ledger.mark,
             count=run.recipe.shared.run.groups_per_step,

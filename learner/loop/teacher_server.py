@@ -4,7 +4,8 @@ Invariants
 - At most AT_ONCE requests are in flight, one a row.
 - An answer counts only if it has the ids that were sent and finite log-probs.
 - A server that does not answer, or has no room, gets the request again for `patience` seconds.
-- A refusal ends the repetition of all requests. It raises after the requests in flight.
+- A refusal raises at once: requests in flight are left to daemon threads, whose results nothing
+  reads.
 
 SGLang scores a prompt at temperature 1, whatever the request says (measured with 0.5.23). So a row
 that was sampled at another temperature is refused.
@@ -12,12 +13,10 @@ that was sampled at another temperature is refused.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
-import threading
-import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
@@ -29,8 +28,9 @@ import numpy as np
 from learner.errors import ModelError, TeacherError
 from learner.training.batch import Row
 from toolwright.model.model_folder import ModelFolderError, ids_hash
-from toolwright.process.backoff import Backoff
+from toolwright.process.daemon import in_daemon
 from toolwright.rpc.proxies import proxy_for
+from toolwright.rpc.retrying import Retry, Unanswered
 
 AT_ONCE = 32
 REQUEST_S = 600.0
@@ -38,8 +38,7 @@ REQUEST_S = 600.0
 ANSWER_BYTES, ANSWER_BYTES_AN_ID = 1 << 20, 512
 """Largest size of an answer: of all of it but the ids that were sent, and for each of these."""
 REMIND_S = 10.0
-"""Time between two heartbeats, and between two reports of a wait."""
-BACKOFF = Backoff(0.1, 5.0)
+"""Time between two heartbeats, and before the first report of a wait."""
 BUSY = (408, 425, 429)
 QUOTED = 300
 """Longest quotation of a refusal, in characters."""
@@ -53,10 +52,12 @@ class TeacherServer:
 
     def __init__(self, url: str, *, patience: float, say: Callable[[str], None]) -> None:
         self.url = url.rstrip("/")
-        self._patience = patience
         self._say = say
-        self._said = 0.0
-        self._given_up = threading.Event()
+        self._retries = Retry(
+            lambda: patience,
+            lambda why, waited: say(f"the teacher {self.url} {why}; waiting since {waited:.0f} s"),
+            quiet_s=REMIND_S,
+        )
         self._opener = _opener(self.url)
 
     def check(self, policy: Path) -> None:
@@ -67,7 +68,7 @@ class TeacherServer:
 
         Raises ModelError if they differ, and TeacherError if the server does not answer.
         """
-        info = self._ask("/model_info", None)
+        info = asyncio.run(self._ask("/model_info", None))
         folder = Path(str(info.get("tokenizer_path") or info.get("model_path") or ""))
         try:
             same = ids_hash(folder) == ids_hash(policy)
@@ -101,35 +102,27 @@ class TeacherServer:
                     f"sampled at {float(row.temperature[row.target][warm][0]):g}: set "
                     "sampler.temperature = 1.0, or name the teacher's folder"
                 )
-        self._given_up.clear()
-        with ThreadPoolExecutor(AT_ONCE, "teacher") as pool:
-            requests = [pool.submit(self._row, row) for row in rows]
-            pending = set(requests)
-            try:
-                while pending:
-                    done, pending = wait(pending, REMIND_S, return_when=FIRST_EXCEPTION)
-                    for one in done:
-                        one.result()
-                    if pending:
-                        heartbeat()
-                return [one.result() for one in requests]
-            finally:
-                self._given_up.set()
-                pool.shutdown(wait=False, cancel_futures=True)
+        return asyncio.run(self._all(rows, heartbeat))
 
-    def _row(self, row: Row) -> np.ndarray:
+    async def _all(self, rows: Sequence[Row], heartbeat: Callable[[], None]) -> list[np.ndarray]:
+        room = asyncio.Semaphore(AT_ONCE)
+        scored = asyncio.gather(*(self._row(row, room) for row in rows))
+        while not (await asyncio.wait([scored], timeout=REMIND_S))[0]:
+            heartbeat()
+        return scored.result()
+
+    async def _row(self, row: Row, room: asyncio.Semaphore) -> np.ndarray:
         tokens = row.tokens.tolist()
         start = int(np.flatnonzero(row.target)[0]) - 1
-        said = self._ask(
-            "/generate",
-            {
-                "input_ids": tokens,
-                "stream": False,
-                "return_logprob": True,
-                "logprob_start_len": start,  # the first log-prob that is sent is null
-                "sampling_params": {"max_new_tokens": 0, "temperature": 1.0},
-            },
-        )
+        body = {
+            "input_ids": tokens,
+            "stream": False,
+            "return_logprob": True,
+            "logprob_start_len": start,  # the first log-prob that is sent is null
+            "sampling_params": {"max_new_tokens": 0, "temperature": 1.0},
+        }
+        async with room:
+            said = await self._ask("/generate", body)
         meta = said.get("meta_info")
         scored = meta.get("input_token_logprobs") if isinstance(meta, dict) else None
         try:
@@ -154,40 +147,39 @@ class TeacherServer:
         found[~row.target] = 0.0
         return found
 
-    def _ask(self, path: str, body: dict[str, Any] | None) -> dict[str, Any]:
+    async def _ask(self, path: str, body: dict[str, Any] | None) -> dict[str, Any]:
         """Answer of the server; repeats the request until `patience` is over."""
         ids = len(body["input_ids"]) if body is not None else 0
         most = ANSWER_BYTES + ids * ANSWER_BYTES_AN_ID
         data = None if body is None else json.dumps(body).encode()
         request = Request(self.url + path, data, {"Content-Type": "application/json"})
-        began, tries = time.monotonic(), 0
-        while True:
-            try:
-                with self._opener.open(request, timeout=REQUEST_S) as answer:
-                    content = answer.read(most + 1)
-                    if len(content) > most:
-                        raise self._fault(f"answered {path} with more than {most:,} bytes")
-                    return self._read(path, answer.status, content)
-            except HTTPError as error:
-                text = _quoted(error)
-                if error.code < 500 and error.code not in BUSY:
-                    raise self._fault(f"refused {path} with HTTP {error.code}: {text}") from None
-                why = f"answered HTTP {error.code}: {text}"
-            except (OSError, HTTPException) as error:
-                why = f"does not answer: {getattr(error, 'reason', error) or error!r}"
-            pause = BACKOFF.pause(tries)
-            tries += 1
-            waited = time.monotonic() - began
-            if waited + pause > self._patience:
-                raise self._fault(
-                    f"{why}. Repeated for {waited:.0f} s (learner.engine_patience_s). Start it, "
-                    "and give the same command again"
-                )
-            if waited > REMIND_S and time.monotonic() - self._said > REMIND_S:
-                self._said = time.monotonic()
-                self._say(f"the teacher {self.url} {why}; waiting since {waited:.0f} s")
-            if self._given_up.wait(pause):
-                raise self._fault(why)
+        try:
+            return await self._retries.until_answered(
+                lambda: in_daemon(lambda: self._answer(request, path, most), "teacher")
+            )
+        except Unanswered as last:
+            raise self._fault(
+                f"{last}. Repeated for {last.waited:.0f} s (learner.engine_patience_s). Start it, "
+                "and give the same command again"
+            ) from None
+
+    def _answer(self, request: Request, path: str, most: int) -> dict[str, Any]:
+        """Answer to one request. Raises Unanswered if the server does not answer, or is busy."""
+        try:
+            with self._opener.open(request, timeout=REQUEST_S) as answer:
+                content = answer.read(most + 1)
+                status = answer.status
+        except HTTPError as error:
+            text = _quoted(error)
+            if error.code < 500 and error.code not in BUSY:
+                raise self._fault(f"refused {path} with HTTP {error.code}: {text}") from None
+            raise Unanswered(f"answered HTTP {error.code}: {text}") from None
+        except (OSError, HTTPException) as error:
+            why = getattr(error, "reason", error) or repr(error)
+            raise Unanswered(f"does not answer: {why}") from None
+        if len(content) > most:
+            raise self._fault(f"answered {path} with more than {most:,} bytes")
+        return self._read(path, status, content)
 
     def _read(self, path: str, status: int, content: bytes) -> dict[str, Any]:
         try:

@@ -13,6 +13,7 @@ reading/               how outside input is read: rows, actions, answers, pixels
 model_api/             OpenAI-compatible endpoints: addresses, refused keys, streams, answers
 text/, page/           text and pages for people and prompts
 statistics.py          means and their errors
+reward_figures.py      names of what reward functions measure beside a reward
 tracing/               spans and where they are sent
 
 A module is here if two packages need it, or if recipes import it. What one package alone uses lies

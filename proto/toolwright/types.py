@@ -198,6 +198,10 @@ class Event:
     data: Mapping[str, Any] = field(default_factory=dict)
 
 
+_POLICY_ERRORS = (ToolErrorKind.INVALID_ACTION, ToolErrorKind.UNKNOWN_TOOL)
+_NO_FAILURE = (ToolErrorKind.NONE, ToolErrorKind.CANCELLED)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallOutcome:
     """The result of one call, as the tool service recorded it."""
@@ -224,6 +228,16 @@ class CallOutcome:
     """Seconds in the queue, as the service measured them."""
     run_s: float = 0.0
     """Seconds of the run, as the service measured them."""
+
+    @property
+    def malformed(self) -> bool:
+        """Whether the policy wrote the call wrong: its tool refused it, or no tool got it."""
+        return not self.valid or self.error in _POLICY_ERRORS
+
+    @property
+    def failed(self) -> bool:
+        """Whether the call was well written and its tool failed. A cancelled call did not fail."""
+        return not self.malformed and self.error not in _NO_FAILURE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

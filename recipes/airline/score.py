@@ -25,7 +25,6 @@ HERE = Path(__file__).parent
 CALL = ("<tool_call>", "</tool_call>")
 ANSWERED_BY_SERVER = (ToolErrorKind.NONE, ToolErrorKind.EXCEPTION)
 """Outcomes of calls that ran to their end on the server."""
-NEVER_RAN = (ToolErrorKind.INVALID_ACTION, ToolErrorKind.UNKNOWN_TOOL)
 
 
 class AirlineReward(Options):
@@ -68,7 +67,7 @@ class AirlineReward(Options):
 
 def _may_have_run(call: CallRecord) -> bool:
     """Whether the call may have reached the server."""
-    return call.outcome.valid and call.outcome.error not in NEVER_RAN
+    return not call.outcome.malformed
 
 
 def _named(call: CallRecord) -> tuple[str, Mapping[str, Any]]:

@@ -7,11 +7,9 @@ stands what the agent did. In training that is an event of the kind `measured`, 
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from engine.api import Score
 from tasks.judging import words
-from toolwright.types import Event, Purpose, Trajectory
+from toolwright.types import Purpose, Trajectory
 
 from .rewards import Repetition, Tiers, total_reward
 from .traces import Trace, read
@@ -68,13 +66,12 @@ def _evaluated(trace: Trace, golds: tuple[str, ...]) -> Score:
         "calls": float(len(trace.calls)),
         "erred": float(erred),
     }
-    rates = {
+    shares = {
         "malformed": [sum(call.malformed for call in trace.calls), len(trace.calls)],
         "disagreement": [disagreement or 0.0, int(disagreement is not None)],
         "recovered": [int(erred and not trace.unrecovered), int(erred)],
     }
-    event = Event(kind="rates", turn=0, data=rates)
-    return replace(Score.of(parts, reward=right), events=(event,))
+    return Score.of(parts, reward=right, shares=shares)
 
 
 def _right(trace: Trace, golds: tuple[str, ...]) -> bool:

@@ -11,14 +11,13 @@ stand `f1` and what the agent did. In training what it did is an event (figures.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Literal
 
 from pydantic import Field
 
 from engine.api import Score
 from tasks.judging import words
-from toolwright.types import Event, Purpose, Trajectory
+from toolwright.types import Purpose, Trajectory
 
 from .dialogue import Dialogue, read
 from .figures import measured, rates
@@ -87,8 +86,7 @@ class SearchReward(Atomic, Styled):
             "violations": self._violations(said).count(self.count_mode),
         }
         parts = {name: float(value) for name, value in figures.items()}
-        event = Event(kind="rates", turn=0, data=rates(said, self))
-        return replace(Score.of(parts, reward=float(right)), events=(event,))
+        return Score.of(parts, reward=float(right), rates=rates(said, self))
 
     def _answer(self, said: Dialogue, golds: tuple[str, ...]) -> float:
         found = said.answer

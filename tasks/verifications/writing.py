@@ -12,8 +12,7 @@ from typing import Any
 from tasks.errors import NotMade
 from tasks.verifications.columns import Made
 from toolwright.reading.task_rows.refusal import RowRefused
-
-FILE, PATCH, FILES = "verification.toml", "tests.patch", "files"
+from toolwright.reading.verification_folder import FILES, PATCH, SETTINGS
 
 
 def write_folder(made: Made, output: Path) -> bool:
@@ -25,7 +24,7 @@ def write_folder(made: Made, output: Path) -> bool:
     draft = folder.with_name(f".{folder.name}.{os.getpid()}")
     try:
         draft.mkdir(parents=True)
-        (draft / FILE).write_text("".join(_toml(made.settings)), encoding="utf-8")
+        (draft / SETTINGS).write_text("".join(_toml(made.settings)), encoding="utf-8")
         if made.patch:
             (draft / PATCH).write_bytes(made.patch.encode())  # with the line ends that it has
         for path, text in made.files.items():

@@ -27,10 +27,15 @@ TOOLS = [
 ]
 
 
-def call_text(place: str) -> str:
+def written_call(name: str, **arguments: str) -> str:
     """A call as the policy writes it."""
-    call = json.dumps({"name": "look", "arguments": {"place": place}}, ensure_ascii=False)
+    call = json.dumps({"name": name, "arguments": arguments}, ensure_ascii=False)
     return f"<tool_call>\n{call}\n</tool_call>"
+
+
+def call_text(place: str) -> str:
+    """A call of the tool of `TOOLS`."""
+    return written_call("look", place=place)
 
 
 TEN = [

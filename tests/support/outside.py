@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from itertools import count
 
-from engine.core.trajectory.events import Acted, AnyEvent, Asked, Begun, Dropped, Replied, Streamed
+from engine.core.trajectory.events import (
+    Acted,
+    AnyEvent,
+    Asked,
+    Begun,
+    Dropped,
+    Replied,
+    Streamed,
+    decode,
+    encode,
+)
 from engine.core.trajectory.forest import DIGEST_BYTES, Forest
-from engine.core.trajectory.state import EMPTY, State, apply
+from engine.core.trajectory.partials import with_part
+from engine.core.trajectory.state import EMPTY, State, apply, fold
 from toolwright.types import (
     Author,
     FinishKind,
@@ -48,6 +59,8 @@ class OutsideAgent:
     sent: dict[int, Ids] = field(default_factory=dict)
     written: dict[int, Ids] = field(default_factory=dict)
     state: State = EMPTY
+    version: WeightVersion = V0
+    """Version of the next tokens."""
 
     def __post_init__(self) -> None:
         self._fresh_ids = count(1)
@@ -116,21 +129,45 @@ class OutsideAgent:
                 node=number,
                 token_ids=token_ids,
                 logprobs=floats([-1.0] * size),
-                versions=((V0, size),),
+                versions=((self.version, size),),
             )
         )
 
+    def publish(self) -> None:
+        """New weights: completions in progress go on with them."""
+        self.version = replace(self.version, step=self.version.step + 1)
+
+    def die(self, lost: int) -> None:
+        """The engine is killed and goes on from its journal, without the last `lost` events. It
+        loses no reply and nothing before one, because a client gets its reply from the disk."""
+        kept = max(
+            number
+            for number, event in enumerate(self.events, 1)
+            if isinstance(event, Begun | Replied)
+        )
+        self.events = decode(encode(self.events[: max(kept, len(self.events) - lost)]))
+        self.state = fold(self.events)
+        for known in (self.sent, self.written):
+            for number in [one for one in known if one >= len(self.forest.nodes)]:
+                del known[number]
+
     def act(self, number: int, size: int = 2) -> None:
         """Ends a completion that begins with what was streamed."""
-        before = self.forest.node(number).partial
-        token_ids = (before.token_ids if before else ids()) + self.new_ids(size)
+        rest = Streamed(
+            node=number,
+            token_ids=self.new_ids(size),
+            logprobs=floats([-1.0] * size),
+            versions=((self.version, size),),
+        )
+        whole = with_part(self.forest.node(number).partial, rest)
+        token_ids = whole.token_ids
         self.written[number] = token_ids
         self.add(
             Acted(
                 node=number,
                 token_ids=token_ids,
                 logprobs=floats([-1.0] * len(token_ids)),
-                versions=((V0, len(token_ids)),),
+                versions=whole.versions,
                 finish=STOP,
                 text=f"a{number}",
             )

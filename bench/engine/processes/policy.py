@@ -12,8 +12,8 @@ from bench.engine.plan import END, STOP
 TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
 
 
-def write_policy(folder: Path, stop: str = STOP) -> None:
-    """Writes a byte-level tokenizer with the special tokens END and `stop`."""
+def write_policy(folder: Path, stop: str = STOP, template: str = TEMPLATE) -> None:
+    """Writes a byte-level tokenizer with the special tokens END and `stop`, and a chat template."""
     folder.mkdir(parents=True, exist_ok=True)
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     vocabulary = {character: number for number, character in enumerate(alphabet)}
@@ -26,7 +26,7 @@ def write_policy(folder: Path, stop: str = STOP) -> None:
     settings = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "eos_token": END,
-        "chat_template": TEMPLATE,
+        "chat_template": template,
     }
     (folder / "tokenizer_config.json").write_text(json.dumps(settings), encoding="utf-8")
     size = tokenizer.get_vocab_size()

@@ -24,16 +24,18 @@ from bench.simulate.virtual.loop import Gone, Owner, loop_here, owner_here
 
 TRIP_S = 0.003
 """Mean time of a message on its way."""
+APART_S = 1e-9
+"""Least time between two messages of one direction: the loop does not order equal timers."""
 
 
 class Context:
     """As much of grpc.aio.ServicerContext as our servicers use."""
 
     async def abort_with_status(self, status: Any) -> None:
-        raise _Aborted(status)
+        raise Aborted(status)
 
 
-class _Aborted(grpc.aio.AbortError):  # type: ignore[misc]
+class Aborted(grpc.aio.AbortError):  # type: ignore[misc]
     def __init__(self, status: Any) -> None:
         super().__init__(status.details)
         self.status = status
@@ -48,7 +50,7 @@ def copied(message: Any) -> Any:
 
 def rpc_error(error: Exception) -> grpc.aio.AioRpcError:
     """What a client sees of an error that a servicer, or the network, raised."""
-    if isinstance(error, _Aborted):
+    if isinstance(error, Aborted):
         trailers = grpc.aio.Metadata(*error.status.trailing_metadata)
         return _error(error.status.code, error.status.details, trailers)
     if isinstance(error, TimeoutError):
@@ -77,11 +79,11 @@ class Network:
         self.moves.set()
         self.loses = 0.0
         self.slow = 1.0
-        self.streams: list[_Stream] = []
+        self.streams: list[Any] = []
         self.sent: Callable[[str], None] = lambda _call_id: None
         """Sees the id of each call that the engine hands over."""
 
-    def serve(self, server: Owner, servicer: Any) -> None:
+    def serve(self, server: Owner | None, servicer: Any) -> None:
         self.server, self.servicer = server, servicer
 
     def gone(self) -> None:
@@ -111,10 +113,10 @@ class Network:
         return self.server
 
     def channel(self, _address: str) -> Any:
-        return _Channel(self)
+        return Channel(self)
 
 
-class _Channel:
+class Channel:
     def __init__(self, network: Network) -> None:
         self._network = network
 
@@ -145,12 +147,12 @@ class _Channel:
         try:
             async with asyncio.timeout(timeout):
                 return await self._carried(name, request)
-        except (ConnectionError, TimeoutError, Gone, _Aborted) as error:
+        except (ConnectionError, TimeoutError, Gone, Aborted) as error:
             raise rpc_error(error) from error
 
     async def _carried(self, name: str, request: Any) -> Any:
         network = self._network
-        _refuse_dead()
+        refuse_dead()
         network.reaches()
         await asyncio.sleep(network.trip)
         await network.moves.wait()
@@ -171,13 +173,13 @@ def _not_simulated(method: str) -> Callable[..., Any]:
     return refuse
 
 
-def _refuse_dead() -> None:
+def refuse_dead() -> None:
     owner = owner_here()
     if owner is not None and not owner.alive:
         raise ConnectionAbortedError("this process is dead")
 
 
-class _Pipe:
+class Pipe:
     """One direction of a stream: in order, each message after its trip."""
 
     def __init__(self, network: Network) -> None:
@@ -190,7 +192,7 @@ class _Pipe:
     def put(self, message: Any) -> None:
         """It has no owner: it arrives even if its sender has died by then."""
         loop = loop_here()
-        self._last = max(self._last, loop.time() + self._network.trip)
+        self._last = max(self._last + APART_S, loop.time() + self._network.trip)
         loop.call_at(self._last, self._deliver, message, context=loop.world)
 
     def end(self) -> None:
@@ -225,12 +227,12 @@ class _Stream:
 
     def __init__(self, network: Network, name: str) -> None:
         self._network = network
-        self._requests = _Pipe(network)
-        self._answers = _Pipe(network)
+        self._requests = Pipe(network)
+        self._answers = Pipe(network)
         self._error: Exception | None = None
         self.client = owner_here()
         try:
-            _refuse_dead()
+            refuse_dead()
             server = network.reaches()
         except ConnectionError as error:
             self.fail(error)
@@ -290,7 +292,7 @@ class _Stream:
 class _Served(Context):
     """The servicer's side of a stream."""
 
-    def __init__(self, requests: _Pipe, answer: Callable[[Any], None]) -> None:
+    def __init__(self, requests: Pipe, answer: Callable[[Any], None]) -> None:
         self._requests = requests
         self._answer = answer
 

@@ -83,6 +83,8 @@ class Learner:
         self._random = random
         self._engine = EngineCalls(engine)
         self._see = see
+        self.see_record: Callable[[Trajectory], None] = lambda _record: None
+        """Sees each record that was leased."""
         self._checkpoint: Checkpoint | None = None
         self._owner: Owner | None = None
         self._word = ""
@@ -222,6 +224,9 @@ class Learner:
 
     def _offered(self, leased: LeasedGroup) -> Offered:
         group, members, digest = leased
+        records = list(map(wire.trajectory_from_proto, members))
+        for record in records:
+            self.see_record(record)
         return Offered(
             at=loop_here().time(),
             sequence=group.sequence_number,
@@ -229,7 +234,7 @@ class Learner:
             hash=group.content_hash,
             bytes_hash=digest,
             version=self._version,
-            members=tuple(simulated_member(wire.trajectory_from_proto(one)) for one in members),
+            members=tuple(map(simulated_member, records)),
         )
 
     def _consume(self, groups: list[Offered]) -> None:

@@ -166,7 +166,7 @@ class StreamRequest:
         dice, workload = self._server.random, self._server.workload
         body = [dice.randint(64, 89) for _ in range(dice.randint(*workload.tokens))]
         finish: dict[str, Any] = {"type": "stop", "matched": END_ID}
-        if dice.random() >= CALLS:
+        if dice.random() >= CALLS or not workload.calls:
             return self._within([*body, *ids_of("<answer>42</answer>"), END_ID], finish)
         for _ in range(dice.randint(0, workload.calls - 1)):
             body[dice.randrange(len(body))] = SEPARATOR_ID

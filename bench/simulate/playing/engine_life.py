@@ -12,7 +12,8 @@ from collections.abc import Coroutine
 from contextlib import AsyncExitStack
 from typing import Any, TypeVar, cast
 
-from bench.simulate.virtual.loop import Gone, Owner, loop_here
+from bench.simulate.neighbours.ingress_channel import IngressNetwork
+from bench.simulate.virtual.loop import Gone, Owner, loop_here, owner_here
 from engine.config import EngineTable
 from engine.serving.seams import Seams
 from engine.serving.serve import Engine
@@ -27,9 +28,17 @@ Answer = TypeVar("Answer")
 class SimulatedEngine(Engine):
     """As `engine serve`, without a process around it."""
 
-    def __init__(self, recipe: Recipe, table: EngineTable, seams: Seams) -> None:
+    def __init__(
+        self,
+        recipe: Recipe,
+        table: EngineTable,
+        seams: Seams,
+        ingress: IngressNetwork | None = None,
+    ) -> None:
+        """ingress: the way of outside agents to this engine."""
         super().__init__(recipe, table, seams=seams)
-        self._progress = EngineProgress(recipe.shared.run.steps, out=io.StringIO())
+        self._ingress = ingress
+        self._progress = EngineProgress(recipe.steps, out=io.StringIO())
         self.servicers: tuple[RolloutServicer, PolicyServicer] | None = None
         """From the moment at which the engine would listen."""
         self.hung_up = asyncio.Event()
@@ -55,6 +64,9 @@ class SimulatedEngine(Engine):
     async def _listen(self, stack: AsyncExitStack) -> Server:
         self.servicers = self.rollout_servicer(), self.policy_servicer()
         stack.callback(self.hung_up.set)  # as the server's stop: before the journal is closed
+        if self._ingress is not None:
+            self._ingress.serve(owner_here(), self.ingress_servicer())
+            stack.push_async_callback(self._ingress.hang_up)
         return cast("Server", None)
 
     def _watch(self, server: Server) -> list[Coroutine[Any, Any, None]]:
@@ -64,12 +76,19 @@ class SimulatedEngine(Engine):
 class EngineLife:
     """From its making on it runs, until `stop` or `kill`."""
 
-    def __init__(self, number: int, recipe: Recipe, table: EngineTable, seams: Seams) -> None:
+    def __init__(
+        self,
+        number: int,
+        recipe: Recipe,
+        table: EngineTable,
+        seams: Seams,
+        ingress: IngressNetwork | None = None,
+    ) -> None:
         self.number = number
         self.buried = asyncio.Event()
         """Nothing of it is left."""
         self.owner = Owner(loop_here(), f"engine {number}")
-        self.engine = SimulatedEngine(recipe, table, seams)
+        self.engine = SimulatedEngine(recipe, table, seams, ingress)
         self.task = self.owner.spawn(self.engine.run())
 
     @property

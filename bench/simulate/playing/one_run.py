@@ -27,6 +27,7 @@ from bench.history.events import (
 )
 from bench.history.run_folder import evaluations, positions, surviving
 from bench.simulate.neighbours.channel import Network
+from bench.simulate.neighbours.ingress_channel import IngressNetwork
 from bench.simulate.neighbours.journal_disk import Disk
 from bench.simulate.neighbours.learner import Learner
 from bench.simulate.neighbours.sampler import SimulatedClient, SimulatedServer
@@ -73,6 +74,8 @@ class Run:
             loop.hosts[f"sampler-{number}"] = server.connect
         self._network = Network(Random(f"network {seed}"))
         self._network.sent = self._dispatched
+        self._ingress: IngressNetwork | None = None
+        """The way of outside agents to the engine; None without them."""
         self._host = ToolHost(work, self._network, Random(f"tools {seed}"), self.see)
         self._disk = Disk(Random(f"disk {seed}"), self.see)
         self._life: EngineLife | None = None
@@ -195,6 +198,7 @@ class Run:
                 tools=self._network.channel,
                 journal=self._disk.drive,
             ),
+            self._ingress,
         )
         self.see(LifeBegan(at=self._now, life=self._lives))
         self._lives += 1
@@ -235,6 +239,8 @@ class Run:
 
     async def _over(self, life: EngineLife, *, killed: bool) -> None:
         """The process is gone; when this returns nothing of it is left."""
+        if self._ingress is not None:
+            self._ingress.gone()
         self._network.client_died(life.owner)
         life.owner.die()
         if self._disk.drivers and self._life is life:

@@ -14,9 +14,10 @@ from console.ablate.results.curves import WINDOW, Curve, smoothed, together
 from console.ablate.results.measures import evaluated, rewards
 from console.record.run import RunFiles
 from console.record.types import WAYS
-from console.report.measured import MEASURED, MOST_FIGURES, UNIT, figures_of, tell_left_out
+from console.report.measured import MOST_FIGURES, UNIT, figures_of, tell_left_out
 from console.report.plot import Plot, plot, short, thin
 from console.report.suites import Asked
+from toolwright.reward_figures import METRIC
 
 COLOURS = 8
 """Styles c0, c1, ... of the page; then they come again, dashed."""
@@ -63,13 +64,13 @@ def plots(runs: Runs, main: Asked | None, *, by: str) -> list[Plot]:
             )
     parts = [(part, part, f"mean of {WINDOW} steps") for part in _parts(runs)]
     names = figures_of([run for of in runs.values() for run in of])
-    measured = [(MEASURED + name, name, UNIT) for name in names[:MOST_FIGURES]]
+    measured = [(METRIC + name, name, UNIT) for name in names[:MOST_FIGURES]]
     drawn = [
         one
         for key, title, unit in (*parts, *measured, *BESIDE)
         if (one := _plot(key, title, unit, runs, partial(_metric, key=key))) is not None
     ]
-    tell_left_out(names, [one for one in drawn if one["key"].startswith(MEASURED)])
+    tell_left_out(names, [one for one in drawn if one["key"].startswith(METRIC)])
     return [*(one for one in found if one is not None), *drawn]
 
 

@@ -9,14 +9,12 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
-from console.record.changes import sentences
-from console.record.restarts import tool_restarts
+from console.course.state import State
 from console.record.run import RunFiles
 from console.redact import Redactor, redactor
 from console.report.figures import words_and_numbers
 from console.report.writing import REPORT
-from console.watch import doubts
-from toolwright.text.figures import restarted
+from console.web.measures.summary import doubts_of, standing
 
 OF_THE_REPORT = (
     *("headline", "verdict", "why", "about", "suites", "tiles", "breakdowns", "stages"),
@@ -26,36 +24,31 @@ LONGEST_VALUE = 2000
 """Letters of a recipe's value."""
 
 
-def about(run: RunFiles) -> dict[str, Any]:
-    """Figures of its report, and `steps`, `planned`, `began`, `last`, `control`, `reward` (of the
-    newest step), `course` and `doubts`."""
-    clean = redactor(names=False)
+def about(run: RunFiles, *, fresh: bool) -> dict[str, Any]:
+    """Figures of its report, and `word` and `sentence` of its state (see `standing`), `steps`,
+    `planned`, `began`, `last`, `course` and `doubts`."""
+    clean, state = redactor(names=False), standing(run, fresh=fresh)
     told = words_and_numbers([run], output=run.folder / REPORT)
-    newest = run.record.steps[-1] if run.record.steps else None
     shown = {key: told[key] for key in OF_THE_REPORT}
     settings = {key: value[:LONGEST_VALUE] for key, value in told["settings"]["values"].items()}
     return shown | {
         "settings": told["settings"] | {"values": settings},
+        "word": state.word,
+        "sentence": clean.text(state.sentence),
         "steps": run.steps,
         "planned": run.planned,
         "began": run.began,
         "last": run.last,
-        "control": run.resolved.control,
-        "reward": None if newest is None else newest.reward,
-        "course": _course(run, clean),
-        "doubts": [clean.text(one) for one in _doubts(run)],
+        "course": _course(run, state, clean),
+        "doubts": [clean.text(one) for one in doubts_of(run)],
     }
 
 
-def _doubts(run: RunFiles) -> list[str]:
-    of_steps = doubts.of_steps(run.record.steps, run.resolved.text("task.reward"))
-    ended = restarted(tool_restarts(run.folder))
-    return [*of_steps, *([ended] if ended else []), *sentences(run.course)]
-
-
-def _course(run: RunFiles, clean: Redactor) -> dict[str, Any]:
+def _course(run: RunFiles, state: State, clean: Redactor) -> dict[str, Any]:
     """What `toolwright run` did, in order; empty lists of a run that was started by hand."""
     ended = run.course.ended
+    lives = {one.name: one.alive for one in state.processes}
+    words: dict[bool | None, str] = {True: "runs", False: "ended"}
     return {
         "starts": [
             {
@@ -72,7 +65,7 @@ def _course(run: RunFiles, clean: Redactor) -> dict[str, Any]:
         "processes": [
             {
                 "name": process.name,
-                "state": process.state,
+                "state": words.get(lives[process.name], process.state),
                 "status": process.status,
                 "address": clean.text(process.address),
                 "log": clean.text(process.log),

@@ -16,10 +16,11 @@ from console.record.files import LONGEST_NAME
 from console.record.run import RunFiles
 from console.report import plots
 from console.report.breakdown import STEP
-from console.report.measured import MEASURED, measured
+from console.report.measured import measured
 from console.report.plot import Plot, plot, thinned
 from console.report.suites import all_asked, told
 from console.report.tasks import COSINE, TASK, of_tasks
+from toolwright.reward_figures import METRIC
 
 MOST_POINTS = 1000
 """Of a line: as many as a screen has pixels beside each other."""
@@ -120,4 +121,4 @@ def _plain_names(shown: Sequence[plots.Metrics]) -> set[str]:
 
 
 _DRAWN = {*_plain_names(plots.METRICS), *STEP, *OF_A_SHARE, "reward", "masked"}
-_DRAWN_SO = ("reward/", "stop/", TASK, COSINE, MEASURED)
+_DRAWN_SO = ("reward/", "stop/", TASK, COSINE, METRIC)

@@ -31,6 +31,9 @@ SUCCESS = 0.5
 """The reward from which on the table shows it in green."""
 REASONS = "reasons"
 """The plot's key."""
+REWARDS = "rewards"
+"""The plot's key."""
+BINS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,9 +86,12 @@ def split(file: Path, by: str) -> dict[str, Any]:
         choices = {one.key: one for one in label_choices(db)}
         masked = choices.pop(MASKED, None)
         chosen = choices.get(by) or choices.get(SOURCE) or next(iter(choices.values()), None)
-        reasons = [] if masked is None else _reasons(db, masked)
+        suite = _Suite(db, TRAINING)
+        rewards = _rewards(suite)
+        reasons = [] if masked is None else _reasons(suite, masked)
         labelled = [] if chosen is None else _by_label(db, chosen)
     sections = [
+        {"key": "reward", "title": "Reward", "plots": rewards},
         {"key": "trajectories", "title": "Trajectories", "plots": reasons},
         {"key": "labels", "title": "By label", "plots": labelled},
     ]
@@ -96,9 +102,21 @@ def split(file: Path, by: str) -> dict[str, Any]:
     }
 
 
-def _reasons(db: sqlite3.Connection, masked: Choice) -> list[Plot]:
+def _rewards(suite: _Suite) -> list[Plot]:
+    """A histogram of the training's rewards for each step: shares of equally wide bins."""
+    whole, bins = suite.rows(), suite.bins()
+    lines = []
+    for number, (low, high, rows) in enumerate(bins):
+        points = [(float(step), short(rows.get(step, 0) / of)) for step, of in whole.items()]
+        name = f"{low:.3g}" if low == high else f"{low:.3g} to {high:.3g}"
+        lines.append(line(name, _style(number), points, "hover"))
+    unit = "share of trajectories"
+    drawn = plot(REWARDS, "Distribution of rewards", unit, lines, kind="areas", note=suite.note)
+    return [] if drawn is None else [drawn]
+
+
+def _reasons(suite: _Suite, masked: Choice) -> list[Plot]:
     """The share of the training's trajectories that each reason masked."""
-    suite = _Suite(db, TRAINING)
     whole = suite.rows()
     lines = []
     for number, word in enumerate(masked.words):
@@ -170,8 +188,9 @@ class _Suite:
     def __init__(self, db: sqlite3.Connection, name: str) -> None:
         self.name = name
         self._db = db
-        first, last, shift = db.execute(
-            "SELECT min(step), max(step), avg(reward) FROM rows INDEXED BY narrow"
+        first, last, shift, self._low, self._high = db.execute(
+            "SELECT min(step), max(step), avg(reward), min(reward), max(reward)"
+            " FROM rows INDEXED BY narrow"
             " WHERE suite = ? AND step > ?",
             (name, NO_STEP),
         ).fetchone()
@@ -206,6 +225,29 @@ class _Suite:
             begin = self._first + (step - self._first) // self._width * self._width
             found[begin] = found.get(begin, 0) + count
         return found
+
+    def bins(self) -> list[tuple[float, float, dict[int, int]]]:
+        """(least reward, largest reward, rows by the first step of each stretch) of each bin that
+        has rows, the lowest first."""
+        width = (self._high - self._low) / BINS if self._low is not None else math.nan
+        if not math.isfinite(width):
+            return []
+        counted = self._db.execute(
+            "SELECT (step - :first) / :width AS stretch, min(reward), max(reward), count(*),"
+            " min(cast((reward - :low) / :bin AS INTEGER), :last) AS bin"
+            " FROM rows INDEXED BY narrow WHERE suite = :suite AND step > :none"
+            " AND reward IS NOT NULL GROUP BY bin, stretch ORDER BY bin",
+            {
+                "first": self._first, "width": self._width, "low": self._low, "bin": width or 1.0,
+                "last": BINS - 1, "suite": self.name, "none": NO_STEP,
+            },
+        )  # fmt: skip
+        found: dict[int, tuple[float, float, dict[int, int]]] = {}
+        for stretch, low, high, count, place in counted:
+            least, most, rows = found.get(place, (low, high, {}))
+            rows[self._first + stretch * self._width] = count
+            found[place] = (min(least, low), max(most, high), rows)
+        return list(found.values())
 
     def cells(self, word: Word) -> list[Cell]:
         """Those under a word, in the order of the steps."""

@@ -28,12 +28,20 @@ export function seconds(value) {
   return value < 100 ? `${value.toFixed(1)} s` : `${count(Math.round(value))} s`;
 }
 
-// A measured value, to four digits: "0.4125", "12,340", "1.2e-7".
-export function figure(value) {
+// A measured value, to so many digits: "0.4125", "12,340", "1.2e-7".
+export function figure(value, digits = 4) {
   if (typeof value !== "number") return "";
   const size = Math.abs(value);
-  const text = size !== 0 && (size >= 1e9 || size < 1e-3) ? size.toExponential(2).replace(/\.?0+e/, "e") : FIGURE.format(size);
+  const form = digits === 4 ? FIGURE : new Intl.NumberFormat("en", { maximumSignificantDigits: digits });
+  const text = size !== 0 && (size >= 1e9 || size < 1e-3) ? size.toExponential(digits - 2).replace(/\.?0+e/, "e") : form.format(size);
   return value < 0 ? `\u2212${text}` : text;
+}
+
+// Measured values beside each other, with as many digits as make them differ.
+export function figures(values) {
+  const shown = (digits) => values.map((value) => figure(value, digits));
+  for (let digits = 4; digits < 15; digits++) if (new Set(shown(digits)).size === values.length) return shown(digits);
+  return shown(15);
 }
 
 // A time span: "4.2 s", "12 min 3 s", "3 h 20 min".

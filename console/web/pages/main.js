@@ -6,10 +6,11 @@ import { count, plural } from "./format.js";
 import { address, follow, go, here } from "./place.js";
 import { About } from "./measures/about.js";
 import { Curves } from "./measures/curves.js";
+import { Flips } from "./measures/flips.js";
 import { Runs } from "./measures/list.js";
 import { Timeline } from "./timeline/timeline.js";
 import { Table } from "./trajectories/table.js";
-import { showTrajectory } from "./trajectories/trajectory.js";
+import { Trajectory } from "./trajectories/trajectory.js";
 
 const top = document.getElementById("top");
 const main = document.getElementById("main");
@@ -18,14 +19,15 @@ let table = null;
 let page = null; // one of PAGES, or the list of runs, while it is shown
 let shown = "";
 
-const PAGES = new Map([["timeline", Timeline], ["curves", Curves], ["run", About]]);
-const NAMES = [["", "Trajectories"], ["timeline", "Timeline"], ["curves", "Curves"], ["run", "Run"]];
+const PAGES = new Map([["timeline", Timeline], ["curves", Curves], ["evaluations", Flips], ["run", About]]);
+const NAMES = [["", "Trajectories"], ["timeline", "Timeline"], ["curves", "Curves"], ["evaluations", "Evaluations"], ["run", "Run"]];
 
 function show() {
   const place = here();
   if (runs === null) return fill(main, h("p", { class: "quiet" }, "asking the server …"));
   if (!runs.length) return fill(main, h("p", { class: "quiet" }, "there is no run to show"));
-  if (!place.run) return runs.length === 1 ? go({ run: runs[0].name }, { replace: true }) : showRuns();
+  if (!place.run && runs.length === 1 && page === null) return go({ run: runs[0].name }, { replace: true });
+  if (!place.run) return showPage(Runs, place);
   const run = runs.find((one) => one.name === place.run);
   head(run);
   if (!run) {
@@ -33,15 +35,11 @@ function show() {
     return fill(main, h("p", { class: "fault" }, `no run ${place.run} is shown here`));
   }
   document.title = [place.trajectory, run.name, "Toolwright"].filter(Boolean).join(" · ");
-  const Page = place.trajectory ? undefined : PAGES.get(place.page);
+  const Page = place.trajectory ? Trajectory : PAGES.get(place.page);
   if (Page) return showPage(Page, place);
   leavePage();
-  const now = place.trajectory ? address(place) : `table of ${run.name}`;
-  if (now === shown && place.trajectory) return undefined;
-  if (place.trajectory) {
-    table?.leave();
-    showTrajectory(main, place, failed);
-  } else if (now === shown) table.moved(place);
+  const now = `table of ${run.name}`;
+  if (now === shown) table.moved(place);
   else {
     if (table?.run !== run.name) table = new Table(run.name, failed);
     table.enter(main, place, run);
@@ -56,6 +54,10 @@ function showPage(Page, place) {
   leavePage();
   table?.leave();
   shown = "page";
+  if (!place.run) {
+    head(null);
+    document.title = "Toolwright";
+  }
   page = new Page(place.run, failed);
   page.enter(main, place, runs);
   scrollTo(0, 0);
@@ -65,15 +67,6 @@ function showPage(Page, place) {
 function leavePage() {
   page?.leave();
   page = null;
-}
-
-function showRuns() {
-  head(null);
-  leavePage();
-  shown = "runs";
-  document.title = "Toolwright";
-  page = new Runs(failed);
-  page.enter(main, runs);
 }
 
 function head(run) {
@@ -146,7 +139,7 @@ addEventListener("keydown", (event) => {
   const typing = event.target.closest?.("input, select, textarea");
   if (event.key === "Escape" && typing) return typing.blur();
   if (typing || event.ctrlKey || event.metaKey || event.altKey) return undefined;
-  const { trajectory, beside, ...place } = here();
+  const { trajectory, beside, sequence, ...place } = here();
   if (event.key === "Escape" && trajectory) return go(place);
   if (page) page.key?.(event);
   else if (!trajectory && table) table.key(event);

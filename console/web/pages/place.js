@@ -3,7 +3,7 @@
 export const FILTERS = [
   "text", "within", "suite", "stop", "tool", "label", "word", "step_from", "step_to", "reward_from", "reward_to", "failed",
 ];
-const NAMES = ["run", "page", "at", ...FILTERS, "sort", "descending", "trajectory", "beside", "find", "by"];
+const NAMES = ["run", "page", "at", ...FILTERS, "sort", "descending", "trajectory", "beside", "sequence", "find", "by"];
 const LISTS = ["with", "section"]; // other runs; sections of curves
 
 export function here() {

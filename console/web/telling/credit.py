@@ -23,13 +23,10 @@ from toolwright.credit.turns import (
     Branches,
     Scope,
     Several,
+    Turns,
     TurnsBy,
     TurnSingleton,
-    joined_advantage,
-    step_advantage,
-    step_groups,
-    turn_labels,
-    turn_returns,
+    turn_terms,
 )
 
 NO_RECIPE = (
@@ -228,45 +225,14 @@ def _episode(group: Sequence[Member], formula: Formula) -> list[float]:
 
 def _steps(group: Sequence[Member], formula: Formula) -> list[list[float]]:
     """By member and turn."""
-    own = formula.credit
-    returns = [
-        turn_returns(
-            one.turn_rewards,
-            one.reward,
-            outcome_in_return=own.outcome_in_return,
-            discount=own.discount,
+    members = [
+        Turns(
+            rewards=one.turn_rewards,
+            outcome=one.reward,
+            anchors=one.anchors,
+            in_baseline=one.in_baseline,
+            group=None,
         )
         for one in group
     ]
-    if own.turns == "alone":
-        return returns
-    labels = [
-        turn_labels(
-            len(one.turn_rewards),
-            one.anchors,
-            by="anchor" if own.turns == "released" else own.turns,
-            where=None,
-            ignore=own.ignore,
-            first_turn=own.first_turn,
-        )
-        for one in group
-    ]
-    if own.turns == "released":
-        values = joined_advantage(
-            [one.turn_rewards for one in group],
-            labels,
-            discount=own.discount,
-            padded_turns=own.padded_turns,
-            in_baseline=[one.in_baseline for one in group],
-        )
-        return [[value] * len(turns) for value, turns in zip(values, returns, strict=True)]
-    _, steps = step_advantage(
-        returns,
-        step_groups(labels),
-        std=own.std,
-        eps=formula.advantage.eps,
-        singleton=own.singleton,
-        several=own.several,
-        in_baseline=[one.in_baseline for one in group],
-    )
-    return steps
+    return turn_terms(members, formula.credit, eps=formula.advantage.eps)[0]

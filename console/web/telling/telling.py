@@ -25,6 +25,7 @@ from console.web.index.sources import (
     read_message,
 )
 from console.web.telling.group_credit import group_credit
+from console.web.telling.sequences import Branch, branches
 from console.web.telling.tokens import Spelling, Spellings
 from toolwright.common.v1 import trajectory_pb2 as pb
 from toolwright.reading.files import open_regular
@@ -71,7 +72,8 @@ def tell(
 def of_record(
     trajectory: Trajectory, spellings: Spellings, *, whole: bool = False
 ) -> dict[str, Any]:
-    """A recorded trajectory."""
+    """A recorded trajectory. A sequence that is a fork of another one has the segments after the
+    `fork_offset` tokens that it shares with its parent."""
     spelling = spellings.of(trajectory.tokenizer_hash)
     cut = _Cut(whole)
     source = trajectory.task.data_source
@@ -109,15 +111,31 @@ def of_record(
                 "parent": sequence.parent,
                 "fork_offset": sequence.fork_offset,
                 "agent": sequence.agent,
-                "segments": [_segment(one, spelling, cut) for one in sequence.segments],
+                "weight": sequence.weight,
+                "branch": _branch(branch),
+                "segments": [_segment(one, spelling, cut) for one in branch.own],
             }
-            for sequence in trajectory.sequences
+            for sequence, branch in zip(trajectory.sequences, branches(trajectory), strict=True)
         ],
         "calls": [_call(call, cut) for call in trajectory.calls],
         "events": [
             {"kind": event.kind, "turn": event.turn, "data": dict(event.data)}
             for event in trajectory.events
         ],
+    }
+
+
+def _branch(branch: Branch) -> dict[str, Any]:
+    """A sequence's place in the tree; a span is [author, turn, start, end, trained]."""
+    return {
+        "parent": branch.parent,
+        "shared": branch.shared,
+        "turn": branch.turn,
+        "why": branch.why,
+        "row": branch.row,
+        "written": branch.written,
+        "trained": branch.trained,
+        "spans": [[one.author, one.turn, one.start, one.end, one.trained] for one in branch.spans],
     }
 
 

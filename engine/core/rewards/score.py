@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from toolwright.reward_figures import MEASURED, RATES, SHARES
 from toolwright.types import Event, RewardPart, Trajectory
 
 REWARD_FAILED = "reward_failed"
 HOOK_FAILED = "group_hook_failed"
-MEASURED = "measured"
-"""Kind of an event with figures of a trajectory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,9 +41,16 @@ class Score:
         *,
         reward: float | None = None,
         measured: Mapping[str, Any] | None = None,
+        rates: Mapping[str, Sequence[float]] | None = None,
+        shares: Mapping[str, Sequence[float]] | None = None,
     ) -> Score:
-        """Parts by name. measured: figures for the logs alone; the learner writes their means."""
-        events = () if measured is None else (Event(kind=MEASURED, turn=0, data=measured),)
+        """Parts by name. measured: figures for the logs alone; the learner writes their means.
+        rates, shares: [numerator, denominator] by name for evaluations; shares are shown in
+        percent."""
+        given = {MEASURED: measured, RATES: rates, SHARES: shares}
+        events = tuple(
+            Event(kind=kind, turn=0, data=data) for kind, data in given.items() if data is not None
+        )
         named = tuple(RewardPart(name=name, value=value or 0.0) for name, value in parts.items())
         return cls(reward=reward, parts=named, events=events)
 

@@ -245,8 +245,7 @@ class OutsideAttempt:
         if room < 1:
             raise CallRefused(
                 Refusal.CONTEXT_FULL,
-                f"the prompt has {shared + len(token_ids)} tokens, and the context "
-                f"{self._limits.model}",
+                f"{shared + len(token_ids)} tokens > {self._limits.model} maximum",
             )
         sampling = self._sampling(request.sampling)
         number = len(self.forest.nodes)

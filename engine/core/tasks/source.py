@@ -29,6 +29,7 @@ from engine.core.tasks.rows import as_read, check_task, read_media_sources, read
 from engine.errors import EngineError, StartupError
 from toolwright.imports import ImportPathError, load_object
 from toolwright.reading.task_rows.refusal import RowRefused
+from toolwright.recipe import SUBMITTED
 from toolwright.text.filling import filled_texts
 from toolwright.types import MediaRef, Purpose, Task
 
@@ -306,6 +307,11 @@ OTHER_FILES = (".csv", ".tsv", ".json", ".txt", ".yaml", ".yml", ".arrow", ".xls
 
 
 def _function(source: str, folder: Path) -> Callable[[int], Iterable[object]]:
+    if source == SUBMITTED:
+        raise StartupError(
+            f"task source {source!r}: only `engine serve` takes submitted tasks, and only for "
+            "training; name a file or a function here"
+        )
     if (suffix := Path(source).suffix) in OTHER_FILES:
         raise StartupError(
             f"task source {source!r}: {suffix} is not supported: write .jsonl, with a JSON object "

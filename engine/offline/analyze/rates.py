@@ -10,17 +10,15 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from engine.core.rewards.score import MEASURED
 from engine.serving.evaluation.rates import MOST_RATES, rates_of
+from toolwright.reward_figures import MEASURED, numbers_of
 from toolwright.statistics import normal
-from toolwright.types import CallRecord, Event, ToolErrorKind, Trajectory
+from toolwright.types import CallRecord, Event, Trajectory
 
 CALLS, WITH_A_CALL = "calls a trajectory", "trajectories with a call"
 MALFORMED, FAILED = "malformed calls", "failed calls"
-SHARES = (WITH_A_CALL, MALFORMED, FAILED)
-"""Rates that are shown in percent. A recipe's own may be means of anything."""
-_REFUSED = (ToolErrorKind.INVALID_ACTION, ToolErrorKind.UNKNOWN_TOOL)
-_NO_FAILURE = (ToolErrorKind.NONE, ToolErrorKind.CANCELLED)
+OWN_SHARES = (WITH_A_CALL, MALFORMED, FAILED)
+"""Rates of this module that are shares."""
 
 
 def call_rates(count: int) -> dict[str, list[float]]:
@@ -30,17 +28,12 @@ def call_rates(count: int) -> dict[str, list[float]]:
 
 def trajectory_rates(trajectory: Trajectory, calls: Sequence[CallRecord]) -> dict[str, list[float]]:
     """[numerator, denominator] by name. calls: those that count, since branches share calls."""
-    malformed = [not c.outcome.valid or c.outcome.error in _REFUSED for c in calls]
-    failed = [
-        c.outcome.error not in _NO_FAILURE and not refused
-        for c, refused in zip(calls, malformed, strict=True)
-    ]
     return {
         **_measured(trajectory.events),
         **rates_of(trajectory.events),
         **call_rates(len(calls)),
-        MALFORMED: [sum(malformed), len(calls)],
-        FAILED: [sum(failed), len(calls)],
+        MALFORMED: [sum(call.outcome.malformed for call in calls), len(calls)],
+        FAILED: [sum(call.outcome.failed for call in calls), len(calls)],
     }
 
 
@@ -71,11 +64,6 @@ def _measured(events: Sequence[Event]) -> dict[str, list[float]]:
     found: dict[str, list[float]] = {}
     for event in events:
         for name, value in event.data.items() if event.kind == MEASURED else ():
-            numbers = [
-                float(one)
-                for one in (value if isinstance(value, list | tuple) else [value])
-                if isinstance(one, int | float) and math.isfinite(one)
-            ]
-            if numbers:
+            if numbers := numbers_of(value):
                 found[str(name)] = [math.fsum(numbers), len(numbers)]
     return {name: found[name] for name in sorted(found)[:MOST_RATES]}

@@ -13,11 +13,11 @@ from pathlib import Path
 
 from engine.core.trajectory.events import Answered, Forked, Opened
 from engine.errors import StartupError
-from engine.offline.analyze.rates import call_rates, trajectory_rates
+from engine.offline.analyze.rates import OWN_SHARES, call_rates, trajectory_rates
 from engine.offline.analyze.tally import ToolTally
 from engine.offline.conversations.lines import conversations
 from engine.offline.conversations.types import RecordedConversation
-from engine.serving.evaluation.rates import Sums
+from engine.serving.evaluation.rates import Sums, shares_of
 from engine.serving.journal.logs import LogState
 from engine.serving.journal.reader import JournalReader, reading
 from engine.serving.journal.schema import FILE_NAME
@@ -155,7 +155,11 @@ def _add(
             continue
         shared.calls.add(call.call_id)
         own.append(call)
-    tally.rates.add(trajectory_rates(trajectory, own), shared.rates)
+    tally.rates.add(
+        trajectory_rates(trajectory, own),
+        shared.rates,
+        shares=(*OWN_SHARES, *shares_of(trajectory.events)),
+    )
     _count(Counter(call.tool for call in own), tools, tally)
 
 
@@ -171,7 +175,7 @@ def _conversations(files: Sequence[Path], tally: ToolTally) -> list[str]:
             unmatched += _unmatched(found)
             tools = {tool.name: tool for tool in found.tools or ()}
             called = Counter(_called(found))
-            tally.rates.add(call_rates(called.total()))
+            tally.rates.add(call_rates(called.total()), shares=OWN_SHARES)
             _count(called, tools, tally)
     if not unmatched:
         return []

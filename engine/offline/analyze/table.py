@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from engine.offline.analyze.rates import SHARES
 from engine.offline.text_table import NONE, aligned, rate
 from toolwright.page.text import plain
 
@@ -84,16 +83,15 @@ def rate_rows(found: Mapping[str, Any]) -> Iterator[list[str]]:
     """Cells of each rate; those of both recordings if two are compared."""
     if "compared" not in found:
         for name, one in found["rates"].items():
-            yield [name, rate(one, share=name in SHARES)]
+            yield [name, rate(one)]
         return
     for one in found["compared"]["rates"]:
-        share = one["name"] in SHARES
-        sides = (rate(one[side], share=share) for side in "ab")
-        yield [one["name"], *sides, _difference(one, share=share), _p(one["p"])]
+        sides = (rate(one[side]) for side in "ab")
+        yield [one["name"], *sides, _difference(one), _p(one["p"])]
 
 
-def _difference(one: Mapping[str, Any], *, share: bool) -> str:
-    form, digits = ("+.1%", ".1%") if share else ("+.3g", ".2g")
+def _difference(one: Mapping[str, Any]) -> str:
+    form, digits = ("+.1%", ".1%") if one["a"].get("share") else ("+.3g", ".2g")
     error = one["standard_error"]
     also = "" if error is None else f" ± {error:{digits}}"
     return f"{one['difference']:{form}}{also}"

@@ -48,7 +48,7 @@ from engine.serving.evaluation.suite_tasks import SuiteTasks
 from engine.serving.journal.identity import policy_identity
 from toolwright.model.beginning import first_policy
 from toolwright.process.run_folder import folder_fault
-from toolwright.recipe import Recipe, check_all, task_key
+from toolwright.recipe import SUBMITTED, Recipe, check_all, task_key
 from toolwright.recipe.open_ports import is_open, open_ports
 from toolwright.rpc.auth import tokens_here
 from toolwright.rpc.server import Server as Listener
@@ -174,6 +174,10 @@ async def _training_source(
     training: gets the questions.
     """
     suffix = f" of tasks.{name}" if name else ""
+    key = f"{task_key(name)}.limits"
+    if recipe.shared.task.source == SUBMITTED:
+        remarks = budget_lines(recipe.shared.task.limits, 0, key)
+        return [f"task source{suffix}: tasks that clients submit (`engine submit`)", *remarks]
     source = await open_source(recipe, max_bad_rows=table.max_bad_rows)
     lines, tokens = [], 0
     if codec is None:
@@ -198,13 +202,12 @@ async def _training_source(
                 f"{task_key(name)}.limits.model is {room}: "
                 f"no token is left for an answer; raise {task_key(name)}.limits.model"
             )
-    key = f"{task_key(name)}.limits"
     lines += budget_lines(recipe.shared.task.limits, tokens, key)
     question = " ".join(question_of(task)[:QUESTION_SHOWN].split())
     lines.append(f"first task{suffix}: {task.id}: {question}")
     gives = _gives_metadata(recipe)
     lines += _row_lines(f"task source{suffix}", source, gives_metadata=gives)
-    if recipe.shared.run.steps:
+    if recipe.shared.run.steps != 0:
         training.add(recipe, source)
     source.close()
     return lines
@@ -262,7 +265,8 @@ async def _first_session(
     Services that make tools from the task are checked by that alone. name: the task's, "" in a
     recipe with one.
     """
-    if producer_of_source(recipe, recipe.shared.task.source):
+    source_name = recipe.shared.task.source
+    if source_name == SUBMITTED or producer_of_source(recipe, source_name):
         return []
     source = await open_source(recipe, max_bad_rows=table.max_bad_rows)
     try:

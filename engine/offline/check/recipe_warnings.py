@@ -36,7 +36,7 @@ _PROBE = ToolSpec(
 def sampling_warnings(recipe: Recipe) -> Iterator[str]:
     """Settings that make all samples of a question equal."""
     shared = recipe.shared
-    if not shared.run.steps or shared.run.group_size == 1:
+    if shared.run.steps == 0 or shared.run.group_size == 1:
         return
     same = f"all {shared.run.group_size} attempts at a question are the same: nothing can be learnt"
     if shared.sampler.temperature == 0:

@@ -47,9 +47,13 @@ class Mixture:
         own, place = divmod(position, len(self._names))
         return self._names[place], own
 
-    def admit(self) -> str:
+    def next_task(self) -> str:
         """The task whose group is admitted next: the furthest behind its allotment."""
-        name = min(self._names, key=lambda one: (2 * self._begun[one] + 1) / self._allotment[one])
+        return min(self._names, key=lambda one: (2 * self._begun[one] + 1) / self._allotment[one])
+
+    def admit(self) -> str:
+        """Counts the admission of a group of the next task. Returns the task."""
+        name = self.next_task()
         self._begun[name] += 1
         return name
 

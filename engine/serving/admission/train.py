@@ -9,6 +9,7 @@ Invariants
   a place at once.
 - Position i of the task source is group i, in this life and the next. With several tasks each has
   its source, and `mixing` assigns groups to tasks.
+- A task without a submitted question waits for one, and so do the groups of other tasks after it.
 - A group that waits for its place in a batch holds no place in flight. It goes on after a restart,
   because its log is journaled.
 - A group that dynamic sampling turns away is journaled and not accepted. Its place in the bound is
@@ -24,6 +25,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import count
+from typing import TypeVar
 
 import structlog
 
@@ -34,9 +36,11 @@ from engine.serving.admission.capacity import staleness_room
 from engine.serving.admission.dynamic_sampling import GroupFilter
 from engine.serving.admission.mixing import Mixture
 from engine.serving.admission.places import Places
+from engine.serving.admission.submitted import SubmittedTasks
 from engine.serving.crew.crew import Crew, GroupAssignment
 from engine.serving.crew.member import Member
 from engine.serving.journal.journal import GroupCounts, Journal, JournalFull
+from engine.serving.telemetry.event_feed import Happened, unheard
 from toolwright.recipe import Run
 from toolwright.types import SamplingParams, Status, Trajectory
 from toolwright.wire import serialize, trajectory_to_proto
@@ -51,6 +55,7 @@ busy loop the pause is longer by itself."""
 
 log = structlog.get_logger("scheduler")
 
+Answer = TypeVar("Answer")
 OnTrajectory = Callable[[Trajectory], None]
 
 
@@ -62,19 +67,23 @@ class TrainLane:
         self,
         *,
         run: Run,
+        steps: int,
         crews: Mapping[str, Crew],
         places: Places,
-        sources: Mapping[str, TaskSource],
+        sources: Mapping[str, TaskSource | SubmittedTasks],
         mixture: Mixture,
         journal: Journal,
         sampling: SamplingParams,
         bad_rows: BadRows,
         on_trajectory: OnTrajectory,
         group_filter: GroupFilter | None = None,
+        happened: Happened = unheard,
     ) -> None:
-        """crews, sources: by the task's name, "" for a single task. places: those that all crews
-        share. group_filter: dynamic sampling, if the recipe has it."""
+        """steps: of the whole run. crews, sources: by the task's name, "" for a single task.
+        places: those that all crews share. group_filter: dynamic sampling, if the recipe has it.
+        """
         self._run = run
+        self._steps = steps
         self._crews = crews
         self._places = places
         self._sources = sources
@@ -83,6 +92,7 @@ class TrainLane:
         self._sampling = sampling
         self._bad_rows = bad_rows
         self._on_trajectory = on_trajectory
+        self._happened = happened
         self._group_filter = group_filter
         self._told_fruitless = False
         self._drained = asyncio.Event()
@@ -100,7 +110,12 @@ class TrainLane:
         self._run_name = ""
         """The run's first lineage."""
         self.step = 0
+        self.waits_for_task = False
+        """Whether a group has room and its task no submitted question."""
         places.on_free = self._wake.set
+        for source in sources.values():
+            if isinstance(source, SubmittedTasks):
+                source.on_arrival = self._wake.set
 
     @property
     def counts(self) -> GroupCounts:
@@ -163,6 +178,10 @@ class TrainLane:
     async def run(self) -> None:
         """Admits until drained; returns when the last admitted group is journaled."""
         positions = await self._open_positions()
+        heads = {name: next(unfinished) for name, unfinished in positions.items()}
+        for name, position in heads.items():
+            if isinstance(source := self._sources[name], SubmittedTasks):
+                source.resume(self._mixture.task_of(position)[1])
         self._run_name = await self._journal.first_lineage()
         if self._group_filter is not None:
             kept, turned_away = await self._journal.batch_progress(self._run.groups_per_step)
@@ -170,14 +189,18 @@ class TrainLane:
         burst = 0
         async with asyncio.TaskGroup() as groups:
             while not self._draining:
-                if not self.full and self._places.free > 0 and self._room():
+                position = heads[self._mixture.next_task()]
+                room = not self.full and self._places.free > 0 and self._room()
+                self.waits_for_task = room and not self._has_task(position)
+                if room and not self.waits_for_task:
                     name = self._mixture.admit()
-                    position = next(positions[name])
+                    heads[name] = next(positions[name])
                     group = await self._drawn(position)
                     if group is None:
                         self._mixture.give_back(name)
                         continue
                     self.admitted += self._run.group_size
+                    self._happened("admitted", group=group.group_id, task=group.drawn.task.id)
                     groups.create_task(self._finish(position, group))
                     await group.queued.wait()
                     burst += self._run.group_size
@@ -209,7 +232,7 @@ class TrainLane:
 
     def _capacity_at(self, step: int) -> int:
         run = self._run
-        last = max(run.steps - 1 - run.max_staleness, -1 - run.max_staleness)
+        last = max(self._steps - 1 - run.max_staleness, -1 - run.max_staleness)
         return staleness_room(
             eta=run.max_staleness,
             version=min(step, last),
@@ -220,6 +243,11 @@ class TrainLane:
 
     def _room(self) -> bool:
         return self.capacity() >= self._run.group_size and not self.fruitless
+
+    def _has_task(self, position: int) -> bool:
+        name, own = self._mixture.task_of(position)
+        source = self._sources[name]
+        return not isinstance(source, SubmittedTasks) or source.has(own)
 
     def drain(self) -> None:
         """Stops admissions; `run` returns once all trajectories in flight are done."""
@@ -296,16 +324,20 @@ class TrainLane:
 
     async def _pass_over(self, position: int, error: BadRow) -> None:
         """Skips a position. Raises StartupError if that exceeds the limit of bad rows, or if a
-        whole pass over the source found no usable row."""
+        whole pass over the source found no usable row. Submitted tasks do not count."""
         await self._written(partial(self._journal.skip, position, str(error)))
+        self._happened("skipped", task=error.task_id, reason=error.reason)
+        name, _own = self._mixture.task_of(position)
+        source = self._sources[name]
+        if isinstance(source, SubmittedTasks):
+            log.warning("task_unfit", **error.fields)
+            return
         if self._bad_rows.add(error):
             log.warning("bad_row", **error.fields)
         if self._bad_rows.exceeded:
             raise StartupError(self._bad_rows.sentence())
-        name, _own = self._mixture.task_of(position)
         self._passed_over[name] += 1
-        rows = self._sources[name].rows
-        if rows is not None and self._passed_over[name] >= rows:
+        if source.rows is not None and self._passed_over[name] >= source.rows:
             whose = f" of tasks.{name}" if name else ""
             raise StartupError(f"no row of the task source{whose} can be used; the last is {error}")
 
@@ -325,7 +357,7 @@ class TrainLane:
         self._told_fruitless = bool(self.fruitless)
         versions = list(dict.fromkeys(v for t in trajectories for v in t.weight_versions))
         records = [serialize(trajectory_to_proto(t)) for t in trajectories]
-        await self._written(
+        sequence = await self._written(
             partial(
                 self._journal.add_group,
                 position=position,
@@ -336,15 +368,18 @@ class TrainLane:
                 turned_away=turned_away,
             )
         )
+        self._happened(
+            "stored", group=trajectories[0].group_id, sequence=sequence, turned_away=turned_away
+        )
         if not turned_away:
             self._mixture.store()
         self._moved.set()
 
-    async def _written(self, write: Callable[[], Awaitable[object]]) -> None:
+    async def _written(self, write: Callable[[], Awaitable[Answer]]) -> Answer:
         """Returns when the journal has it. While the disk is full nothing is admitted."""
         while True:
             try:
-                await write()
+                answer = await write()
             except JournalFull as error:
                 first, self._waiting_for_disk = not self._waiting_for_disk, True
                 if first:
@@ -352,7 +387,7 @@ class TrainLane:
                 await asyncio.sleep(FULL_SECONDS)
             else:
                 self._waiting_for_disk = False
-                return
+                return answer
 
 
 def _group_of(trajectory_id: str) -> str:

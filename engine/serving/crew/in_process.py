@@ -36,6 +36,7 @@ from engine.errors import TaskUnfit, first_of_group
 from engine.serving.admission.places import Places
 from engine.serving.crew.crew import GroupAssignment
 from engine.serving.crew.member import Member, mark_orphans, run_hook, score_members
+from engine.serving.telemetry.event_feed import Happened, unheard
 from toolwright.process.backoff import Backoff
 from toolwright.recipe import Branching, Limits
 from toolwright.types import SamplingParams, WeightVersion
@@ -85,6 +86,7 @@ class InProcessCrew:
     seed: int = 0
     metadata: Mapping[str, Any] = field(default_factory=dict)
     """Replaces keys of the metadata of each group's task."""
+    happened: Happened = unheard
 
     def of_suite(self, limits: Limits) -> InProcessCrew:
         """The crew of an evaluation suite, which has its own limits. It keeps no log."""
@@ -240,6 +242,9 @@ class _GroupRun:
             member = await crew.roll_out(assignment, name, earlier=earlier, branch=branch)
         if branches is not None:
             branches.ended()
+        ended = member.log.state.ended
+        reason = ended.reason.name.lower() if ended is not None else ""
+        crew.happened("finished", trajectory=trajectory_id, stop_reason=reason)
         if not crew.rewards.per_group and member.log.state.rewarded is None:
             await score_members([member], crew.rewards)
         return member

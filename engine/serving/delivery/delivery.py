@@ -16,6 +16,7 @@ import structlog
 from engine.serving.admission.train import TrainLane
 from engine.serving.delivery.freshness import FreshGroup, stale_versions, without_stale
 from engine.serving.journal.journal import Journal, StoredGroup
+from engine.serving.telemetry.event_feed import Happened, unheard
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.rpc.errors import ServiceError
 from toolwright.types import WeightVersion
@@ -33,9 +34,11 @@ class Delivery:
         *,
         max_staleness: int,
         delivered: Callable[[StoredGroup], None] = lambda _group: None,
+        happened: Happened = unheard,
     ) -> None:
         """delivered: called with each group when the consumer gets it, every time."""
         self._delivered = delivered
+        self._happened = happened
         self._journal = journal
         self._lane = lane
         self._max_staleness = max_staleness
@@ -80,6 +83,7 @@ class Delivery:
                     log.info("group_dropped", group=group.id, sequence=group.sequence, why="stale")
                     await self._journal.drop(group.sequence)
                     self._lane.changed()
+                    self._happened("dropped", group=group.id, sequence=group.sequence)
                     continue
                 self._count_old(fresh)
                 self._delivered(fresh.group)
@@ -98,6 +102,7 @@ class Delivery:
                 fix="use the run.folder that the checkpoint belongs to",
             )
         mark = await self._journal.acknowledge(sequence)
+        self._happened("acknowledged", sequence=mark)
         self._lane.changed()
         return mark
 

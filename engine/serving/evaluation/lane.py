@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -35,8 +35,9 @@ from engine.serving.crew.in_process import InProcessCrew
 from engine.serving.evaluation.results import Results
 from engine.serving.evaluation.suite import SuiteContext, SuiteRun, limits_of, sampling_of
 from engine.serving.evaluation.suite_tasks import SuiteTasks
+from engine.serving.telemetry.event_feed import Happened, unheard
 from toolwright.recipe import Limits
-from toolwright.types import SamplingParams, WeightVersion
+from toolwright.types import SamplingParams, Trajectory, WeightVersion
 
 log = structlog.get_logger("evaluation")
 
@@ -81,9 +82,11 @@ class EvaluationLane:
         crews: Mapping[str, InProcessCrew],
         sampling: SamplingParams,
         run_folder: Path,
+        happened: Happened = unheard,
+        keep: Callable[[Trajectory, str], Awaitable[None]] | None = None,
     ) -> None:
         """crews: of training, by task; a suite is rolled out and scored like its task. sampling: of
-        training; a suite replaces the parameters that it names."""
+        training; a suite replaces the parameters that it names. keep: see `SuiteContext`."""
         self._table = table
         self._steps = steps
         self._results = Results(run_folder)
@@ -93,6 +96,8 @@ class EvaluationLane:
             results=self._results,
             slots=asyncio.Semaphore(table.max_concurrent),
             samples=table.samples,
+            happened=happened,
+            keep=keep,
         )
         self._sources: dict[str, SuiteTasks] = {}
         self._settings: dict[str, str] = {}

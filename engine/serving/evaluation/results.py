@@ -20,10 +20,11 @@ from urllib.parse import quote
 
 from engine.core.rollout.loop import SAMPLED
 from engine.core.rollout.view import segment_text
-from engine.serving.evaluation.rates import RATES, rates_of
+from engine.serving.evaluation.rates import rates_of, shares_of
 from engine.serving.evaluation.tally import BAD, ERRORED, RowState, state_of
 from engine.serving.json_lines import JsonLines
 from engine.types import Codec
+from toolwright.reward_figures import RATES, SHARES
 from toolwright.types import Trajectory, WeightVersion
 
 COUNTED = ("stop_put_back", "end_dropped")
@@ -137,6 +138,7 @@ def row_of(
         "reward": trajectory.reward,
         "parts": {part.name: part.value for part in trajectory.reward_parts if part.turn is None},
         **({RATES: rates} if (rates := rates_of(trajectory.events)) else {}),
+        **({SHARES: shares} if (shares := shares_of(trajectory.events)) else {}),
         "stop_reason": trajectory.stop_reason.name.lower(),
         "calls": len(trajectory.calls),
         "response_tokens": trajectory.response_tokens,

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import ExitStack, aclosing
 from dataclasses import dataclass, replace
 
@@ -36,6 +36,7 @@ from engine.serving.evaluation.results import (
 )
 from engine.serving.evaluation.suite_tasks import SuiteTasks
 from engine.serving.evaluation.tally import ERRORED, RowState, SuiteTally
+from engine.serving.telemetry.event_feed import Happened, unheard
 from toolwright.recipe import Limits
 from toolwright.types import Purpose, SamplingParams, Trajectory, WeightVersion
 
@@ -58,6 +59,9 @@ class SuiteContext:
     """One for each trajectory that is held until its line is on disk."""
     samples: int
     """Number of rows that are kept as text."""
+    happened: Happened = unheard
+    keep: Callable[[Trajectory, str], Awaitable[None]] | None = None
+    """Keeps the trajectory of a measured row; with the digest of the suite's settings."""
 
 
 class SuiteRun:
@@ -229,6 +233,8 @@ class SuiteRun:
         row = row_of(
             trajectory, self.suite.name, self.version, self._settings, codec, errored=errored
         )
+        if context.keep is not None and not errored:
+            await context.keep(trajectory, self._settings)
         row["position"] = self._tasks.position(trajectory.index)
         await self._rows.append(row)
         self._enter(row, trajectory.index)
@@ -268,6 +274,8 @@ class SuiteRun:
         }
         await self._context.results.summaries.append(result)
         log.info("evaluated", **result)
+        news = ("suite", "lineage", "step", "n", "reward")
+        self._context.happened("evaluated", **{name: result[name] for name in news})
         if tally.all_wrong:
             log.warning("every_answer_is_worth_0", suite=suite.name, rows=tally.n)
         return True

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
-from engine.serving.evaluation.rates import RATES, Rates
+from engine.serving.evaluation.rates import Rates
+from toolwright.reward_figures import RATES, SHARES
 from toolwright.types import StopReason
 
 ERRORED = "errored"
@@ -85,7 +86,7 @@ class SuiteTally:
         self.stops[str(row["stop_reason"])] += 1
         for name, value in row["parts"].items():
             self.parts[name] = self.parts.get(name, 0.0) + float(value)
-        self.rates.add(row.get(RATES, {}))
+        self.rates.add(row.get(RATES, {}), shares=row.get(SHARES, ()))
 
     @property
     def stderr(self) -> float:

@@ -19,6 +19,7 @@ import json
 import secrets
 import sqlite3
 import uuid
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -28,18 +29,19 @@ from engine.core.images.media import Media
 from engine.core.trajectory.events import AnyEvent
 from engine.errors import StartupError
 from engine.serving.journal import blobs as journal_blobs
-from engine.serving.journal import facts, groups, identity
+from engine.serving.journal import evaluated, facts, groups, identity, submitted
 from engine.serving.journal.durable import flush_folder
 from engine.serving.journal.groups import Fate, GroupCounts, StoredGroup
 from engine.serving.journal.jobs import JournalDamaged, JournalFull
 from engine.serving.journal.logs import LogEntry, Logs, OpenLog
 from engine.serving.journal.schema import JournalLock, open_database, unusable
+from engine.serving.journal.submitted import SubmittedTask
 from engine.serving.journal.writer import GROUP_COMMIT_S, Drive, Writer
 from toolwright.types import WeightVersion
 
 __all__ = [
     "GROUP_COMMIT_S", "GroupCounts", "History", "Journal", "JournalDamaged", "JournalFull",
-    "OpenLog", "StoredGroup",
+    "OpenLog", "StoredGroup", "SubmittedTask",
 ]  # fmt: skip
 
 History = Literal["open", "all"]
@@ -97,6 +99,7 @@ class Journal:
         self._learners = tuple(json.loads(facts.fact(self._db, "learners") or "[]"))
         self._counts = groups.count(self._db, facts.number(self._db, "durable"))
         self._logs = Logs(self._db, keep_all=self._keeps_all)
+        self._submitted = submitted.count(self._db)
 
     @property
     def counts(self) -> GroupCounts:
@@ -107,6 +110,11 @@ class Journal:
     def learners(self) -> tuple[str, ...]:
         """Words of the learners that claimed the run, the newest last."""
         return self._learners
+
+    @property
+    def submitted(self) -> Mapping[str, int]:
+        """Number of submitted tasks, by their names in the recipe's [tasks]."""
+        return self._submitted
 
     @property
     def full(self) -> bool:
@@ -253,12 +261,64 @@ class Journal:
 
         await self._writer.write(work, committed)
 
+    async def submit(self, tasks: Sequence[SubmittedTask]) -> int:
+        """Stores submitted tasks. Returns how many are new. Raises ServiceError for an id that
+        another task has, and JournalFull; then nothing is stored."""
+
+        def committed(added: Sequence[str]) -> None:
+            new = Counter(added)
+            names = self._submitted.keys() | new.keys()
+            self._submitted = {name: self._submitted.get(name, 0) + new[name] for name in names}
+
+        added = await self._writer.write(lambda: submitted.add(self._db, tasks), committed)
+        return len(added)
+
+    async def submitted_task(self, name: str, number: int) -> bytes:
+        """The serialised message of submitted task `number`, which must be below the count."""
+        return await self._writer.read(lambda: submitted.read(self._db, name, number))
+
     async def groups_after(self, sequence: int, limit: int) -> list[StoredGroup]:
         """Groups with a higher number that were not dropped, in order, at most `limit`.
 
         Acknowledged groups are gone. Check `counts` first, because their numbers give no error.
         """
         return await self._writer.read(lambda: groups.after(self._db, sequence, limit))
+
+    async def add_evaluated(
+        self, identity: str, settings: str, trajectory: bytes, *, keep: int
+    ) -> tuple[int, int]:
+        """Stores the trajectory of an evaluation row, and keeps the newest `keep` of them. A row of
+        the same settings that is held stays. A full disk delays it. Returns the last number, and
+        how many trajectories were deleted."""
+
+        def work() -> tuple[int, int]:
+            return evaluated.add(self._db, identity, settings, trajectory, keep=keep)
+
+        while True:
+            try:
+                return await self._writer.write_soon(work, lambda _: None)
+            except JournalFull:
+                await asyncio.sleep(FULL_PAUSE_S)
+
+    async def evaluated_after(self, sequence: int, limit: int) -> list[StoredGroup]:
+        """Groups of the evaluation lane with a higher number, in order, at most `limit`."""
+        return await self._writer.read(lambda: evaluated.after(self._db, sequence, limit))
+
+    async def last_evaluated(self) -> int:
+        """The highest number of the evaluation lane; 0 without one."""
+        return await self._writer.read(lambda: evaluated.last(self._db))
+
+    async def acknowledge_evaluated(self, sequence: int) -> int:
+        """Raises the evaluation lane's durable mark, and deletes what is below. Returns the
+        mark."""
+
+        def work() -> int:
+            mark = max(sequence, facts.number(self._db, evaluated.DURABLE))
+            facts.set_fact(self._db, evaluated.DURABLE, str(mark))
+            evaluated.forget(self._db, mark)
+            return mark
+
+        return await self._writer.write(work, frees=True)
 
     async def batch_progress(self, batch: int) -> tuple[int, int]:
         """Groups that the batch in progress has, and groups turned away for it."""

@@ -99,6 +99,27 @@ CREATE TABLE log_needs (
 CREATE INDEX log_needs_of_blobs ON log_needs (sha256);
 """
 
+_LATER_TABLES = """
+CREATE TABLE IF NOT EXISTS submitted (
+    name TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    id TEXT NOT NULL,
+    digest BLOB NOT NULL,
+    task BLOB NOT NULL,
+    PRIMARY KEY (name, number)
+);
+CREATE UNIQUE INDEX IF NOT EXISTS submitted_by_id ON submitted (id);
+CREATE TABLE IF NOT EXISTS evaluated (
+    sequence INTEGER PRIMARY KEY AUTOINCREMENT,
+    id TEXT NOT NULL,
+    settings TEXT NOT NULL,
+    hash TEXT NOT NULL,
+    trajectory BLOB NOT NULL
+);
+CREATE UNIQUE INDEX IF NOT EXISTS evaluated_rows ON evaluated (id, settings);
+"""
+"""Tables that journals of earlier engines of this format lack. Readers do without them."""
+
 _VERSIONS = "CREATE TABLE versions (lineage TEXT, step INTEGER, path TEXT, published INTEGER);"
 
 
@@ -172,6 +193,8 @@ def open_database(file: Path) -> sqlite3.Connection:
         if new:
             version = f"PRAGMA user_version={SCHEMA_VERSION};"
             db.executescript(f"BEGIN IMMEDIATE; {_TABLES} {version} COMMIT;")
+        db.executescript(f"BEGIN IMMEDIATE; {_LATER_TABLES} COMMIT;")
+        check_tables(db, _LATER_TABLES)
     except sqlite3.Error as error:
         db.close()
         raise unusable(file, error) from error

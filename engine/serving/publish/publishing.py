@@ -38,6 +38,7 @@ from engine.serving.publish.publish import Publish, Transport, shutting_down
 from engine.serving.publish.publish_state import Event, Stage
 from engine.serving.publish.transports import FolderTransport
 from engine.serving.publish.versions import ServedWeights, check_next
+from engine.serving.telemetry.event_feed import Happened, unheard
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.rpc.errors import ServiceError
 from toolwright.types import WeightVersion
@@ -61,6 +62,7 @@ class Publisher:
         evaluation: EvaluationLane,
         changed: Callable[[int], None],
         allowed: Callable[[str], None],
+        happened: Happened = unheard,
     ) -> None:
         """allowed: raises ServiceError for a learner that does not have the run."""
         self._journal = journal
@@ -68,6 +70,7 @@ class Publisher:
         self._evaluation = evaluation
         self._changed = changed
         self._allowed = allowed
+        self._happened = happened
         self._lock = asyncio.Lock()
         self._moving = asyncio.Lock()
         self._naming = asyncio.Lock()
@@ -286,7 +289,9 @@ class Publisher:
                     async with self._naming:
                         await self._record(version, folder, parent)
                         self._served = self.served.moved(version, folder, shape)
-                log.info("published", version=str(version), paused_s=round(published.paused_s, 4))
+                news = {"version": str(version), "paused_s": round(published.paused_s, 4)}
+                log.info("published", **news)
+                self._happened("published", **news)
                 self._changed(version.step)
                 self._evaluation.start(version)
                 return published

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
-from typing import Literal
+from dataclasses import dataclass
+from typing import Literal, Protocol
 
 from toolwright.credit.advantages import Std, standardised
 
@@ -38,6 +39,109 @@ PADDED_TURNS = 6
 Turn = tuple[int, int]
 Labels = Sequence[Sequence[Sequence[Hashable]]]
 """Labels of each turn, by trajectory and turn."""
+
+
+class TurnCredit(Protocol):
+    """The keys of [learner.credit] that `turn_terms` reads."""
+
+    @property
+    def turns(self) -> TurnsBy: ...
+    @property
+    def discount(self) -> float: ...
+    @property
+    def outcome_in_return(self) -> bool: ...
+    @property
+    def std(self) -> Std: ...
+    @property
+    def singleton(self) -> TurnSingleton: ...
+    @property
+    def scope(self) -> Scope: ...
+    @property
+    def several(self) -> Several: ...
+    @property
+    def ignore(self) -> Collection[str]: ...
+    @property
+    def first_turn(self) -> bool: ...
+    @property
+    def padded_turns(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turns:
+    """The turns of one trajectory."""
+
+    rewards: Sequence[float]
+    """[turns] reward of each turn."""
+    outcome: float
+    """The trajectory's own reward."""
+    anchors: Mapping[int, Sequence[str]]
+    """Anchors by turn."""
+    in_baseline: bool
+    """Whether others are compared with them."""
+    group: Hashable
+    """Its group. Turns are compared within it, if the scope is not the batch."""
+
+
+def turn_terms(
+    trajectories: Sequence[Turns], credit: TurnCredit, *, eps: float
+) -> tuple[list[list[float]], int]:
+    """(what each turn adds to its tokens' advantages, by trajectory and turn; number of turns that
+    were compared with others).
+
+    The recipe's weight is not in it. Empty lists if turns have no credit. eps: added to a
+    deviation.
+    """
+    if credit.turns == "none":
+        return [[] for _ in trajectories], 0
+    returns = [
+        turn_returns(
+            own.rewards,
+            own.outcome,
+            outcome_in_return=credit.outcome_in_return,
+            discount=credit.discount,
+        )
+        for own in trajectories
+    ]
+    if credit.turns == "alone":
+        return returns, 0
+    released = credit.turns == "released"
+    over_batch = credit.scope == "batch" and not released
+    inside = [own.in_baseline for own in trajectories]
+    labels = [
+        turn_labels(
+            len(own.rewards),
+            own.anchors,
+            by="anchor" if released else credit.turns,
+            where=None if over_batch else own.group,
+            ignore=credit.ignore,
+            first_turn=credit.first_turn,
+        )
+        for own in trajectories
+    ]
+    if released:
+        values = joined_advantage(
+            [own.rewards for own in trajectories],
+            labels,
+            discount=credit.discount,
+            padded_turns=credit.padded_turns,
+            in_baseline=inside,
+        )
+        terms = [[value] * len(own) for value, own in zip(values, returns, strict=True)]
+        return terms, sum(len(own) for own, value in zip(terms, values, strict=True) if value)
+    groups = step_groups(labels)
+    _, terms = step_advantage(
+        returns,
+        groups,
+        std=credit.std,
+        eps=eps,
+        singleton=credit.singleton,
+        several=credit.several,
+        in_baseline=inside,
+    )
+    compared = {
+        turn for own in groups.values() if sum(inside[i] for i, _ in own) > 1 for turn in own
+    }
+    return terms, len(compared)
 
 
 def turn_rewards(turns: int, parts: Iterable[tuple[int | None, float]]) -> list[float]:

@@ -78,7 +78,7 @@ def fingerprint(
 ) -> Fingerprint:
     """The fingerprint of a process with this recipe."""
     return Fingerprint(
-        terms=terms_of(recipe.shared),
+        terms=terms_of(recipe.counted().shared),
         tokenizer=tokenizer,
         shape=shape,
         folder=str(recipe.run_folder),

@@ -7,6 +7,7 @@ verdicts.py                  the verdict of a judging model
 tool_arguments.py            what the maker of a tool says of its arguments
 task_rows/                   rows of task files
 patches.py                   paths in a patch
+verification_folder.py       names in the folder of a verification
 json_text/                   bounds of JSON, and JSON that is still being written
 pixels.py                    images
 files.py, sqlite_files.py    files that may be hostile

@@ -28,6 +28,7 @@ from toolwright.recipe.models.shared_tables import Sampler as Sampler
 from toolwright.recipe.models.shared_tables import Shared as Shared
 from toolwright.recipe.models.shared_tables import Tool as Tool
 from toolwright.recipe.models.table import Table as Table
+from toolwright.recipe.models.tasks import SUBMITTED as SUBMITTED
 from toolwright.recipe.models.tasks import Agent as Agent
 from toolwright.recipe.models.tasks import Branching as Branching
 from toolwright.recipe.models.tasks import DynamicSampling as DynamicSampling

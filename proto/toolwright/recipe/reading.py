@@ -24,7 +24,7 @@ from toolwright.process.run_folder import make_run_folder
 from toolwright.recipe.assignments import AssignmentError, assign
 from toolwright.recipe.diagnostics.faults import path_of, sentence, unknown_table
 from toolwright.recipe.diagnostics.keys import what_counts
-from toolwright.recipe.epochs import EpochsFault, steps_of
+from toolwright.recipe.epochs import EpochsFault, fault_of, steps_of
 from toolwright.recipe.layers import EXTENDS, Layer, LayerError, highest, read_layers
 from toolwright.recipe.models.process_table import ProcessTable
 from toolwright.recipe.models.shared_tables import Shared
@@ -71,6 +71,24 @@ class Recipe:
                 f"{self.folder / path} leads nowhere: its symbolic links go in a circle"
             ) from error
 
+    @property
+    def steps(self) -> int:
+        """run.steps, or what run.epochs gives; then it reads the files of rows.
+
+        Raises RecipeError if one cannot be read.
+        """
+        if self.shared.run.steps is not None:
+            return self.shared.run.steps
+        try:
+            return steps_of(self.shared, self.resolve)
+        except EpochsFault as fault:
+            raise RecipeError(f"{self.path}: {fault}") from fault
+
+    def counted(self) -> Recipe:
+        """The recipe with its `steps` as run.steps, whatever becomes of the files later."""
+        run = self.shared.run.model_copy(update={"steps": self.steps})
+        return replace(self, shared=self.shared.model_copy(update={"run": run}))
+
     def of_task(self, name: str) -> Recipe:
         """The recipe with this task alone; "" = it has one task. Raises KeyError."""
         return replace(self, shared=self.shared.of_task(name))
@@ -95,7 +113,7 @@ class Recipe:
     def write_resolved(self, process: str, table: BaseModel) -> None:
         """Writes the settings of this process to <run folder>/<process>.resolved.json."""
         self.make_run_folder()
-        both = self.shared.model_dump_json(indent=1)
+        both = self.counted().shared.model_dump_json(indent=1)
         own = table.model_dump_json(indent=1)
         path, fragments = json.dumps(str(self.path)), json.dumps([*map(str, self.fragments)])
         head = f'{{"recipe": {path},\n"{EXTENDS}": {fragments},\n'
@@ -152,10 +170,13 @@ def load_recipe(path: Path, overrides: Iterable[str] = ()) -> Recipe:
         if name not in known:
             where = _where(path, laid, [(name,)])
             raise RecipeError(f"{where}: {unknown_table(name, _models(), known)}")
-    raw = _with_steps(raw, path, laid)
+    raw = _with_one_length(raw, path, laid)
+    shared = _validate(Shared, _shared(raw), path, layers=laid)
+    if shared.run.steps is None and (fault := fault_of(shared)):
+        raise RecipeError(f"{path}: {fault}")
     return Recipe(
         path=path.resolve(),
-        shared=_validate(Shared, _shared(raw), path, layers=laid),
+        shared=shared,
         raw=raw,
         fragments=layers.fragments,
         layers=tuple(laid),
@@ -166,29 +187,22 @@ def _shared(raw: Mapping[str, Any]) -> dict[str, Any]:
     return {name: table for name, table in raw.items() if name in SHARED}
 
 
-def _with_steps(raw: Mapping[str, Any], path: Path, laid: Sequence[Layer]) -> Mapping[str, Any]:
-    """The tables with run.steps, which may follow from run.epochs."""
-    given = raw.get("run")
-    if not isinstance(given, Mapping) or "epochs" not in given:
+def _with_one_length(
+    raw: Mapping[str, Any], path: Path, laid: Sequence[Layer]
+) -> Mapping[str, Any]:
+    """The tables with the one of run.steps and run.epochs that counts."""
+    run = raw.get("run")
+    if not isinstance(run, Mapping) or not {"steps", "epochs"} <= run.keys():
         return raw
-    run = dict(given)
-    if "steps" in run:
-        steps, epochs = (("run", "steps"), ("run", "epochs"))
-        above = highest(laid, steps) - highest(laid, epochs)
-        if above == 0:
-            raise RecipeError(
-                f"{_where(path, laid, [steps, epochs])}: run.steps = {run['steps']} and run.epochs "
-                f"= {run['epochs']}: give one of them"
-            )
-        del run["epochs" if above > 0 else "steps"]
-        if above > 0:
-            return {**raw, "run": run}
-    endless = _validate(Shared, _shared({**raw, "run": {**run, "steps": 0}}), path, layers=laid)
-    try:
-        run["steps"] = steps_of(endless, lambda source: (path.parent / source).resolve())
-    except EpochsFault as fault:
-        raise RecipeError(f"{path}: {fault}") from fault
-    return {**raw, "run": run}
+    steps, epochs = (("run", "steps"), ("run", "epochs"))
+    above = highest(laid, steps) - highest(laid, epochs)
+    if above == 0:
+        raise RecipeError(
+            f"{_where(path, laid, [steps, epochs])}: run.steps = {run['steps']} and run.epochs "
+            f"= {run['epochs']}: give one of them"
+        )
+    lower = "epochs" if above > 0 else "steps"
+    return {**raw, "run": {key: value for key, value in run.items() if key != lower}}
 
 
 @cache

@@ -168,26 +168,15 @@ async def test_acknowledged_groups_are_gone_and_say_so(world: MakeWorld) -> None
         assert caught.value.reason == reasons.ERROR_REASON_WRONG_LINEAGE
 
 
-async def test_what_is_not_served_yet_says_so(world: MakeWorld) -> None:
+async def test_a_request_that_names_no_lane_is_refused(world: MakeWorld) -> None:
     here = await world(run=RUN)
     async with here.engine() as run:
         rollout = run.learner.rollout
-        ack = rollout_pb2.AckGroupsRequest(consumer=rollout_pb2.CONSUMER_EVAL)
-        lease = rollout_pb2.LeaseGroupsRequest(consumer=rollout_pb2.CONSUMER_EVAL, max_groups=1)
-        for method, request in (
-            (rollout.SubmitTasks, rollout_pb2.SubmitTasksRequest()),
-            (rollout.AckGroups, ack),
-        ):
-            with pytest.raises(ServiceError) as caught:
-                await call(method, request, timeout=10)
-            assert caught.value.code is grpc.StatusCode.UNIMPLEMENTED
-        for stream in (
-            rollout.LeaseGroups(lease, timeout=10),
-            rollout.WatchEvents(rollout_pb2.WatchEventsRequest(), timeout=10),
-        ):
-            with pytest.raises(grpc.aio.AioRpcError) as refused:
-                [item async for item in stream]
-            assert refused.value.code() is grpc.StatusCode.UNIMPLEMENTED
+        with pytest.raises(ServiceError, match="neither CONSUMER_TRAIN nor") as caught:
+            await call(rollout.AckGroups, rollout_pb2.AckGroupsRequest(), timeout=10)
+        assert caught.value.reason == reasons.ERROR_REASON_INVALID_REQUEST
+        with pytest.raises(grpc.aio.AioRpcError, match="neither CONSUMER_TRAIN nor"):
+            [item async for item in rollout.LeaseGroups(rollout_pb2.LeaseGroupsRequest())]
 
 
 async def test_a_drain_finishes_what_is_in_flight_and_answers_leases(world: MakeWorld) -> None:

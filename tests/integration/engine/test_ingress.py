@@ -11,6 +11,7 @@ import pytest
 
 from bench.scripted import Break, Faults, Timing
 from engine.core.text.codec import HuggingFaceCodec
+from engine.serving.admission.train import TrainLane
 from tests.integration.engine.conftest import MakeWorld, World
 from tests.support.dialogue import by_turn
 from tests.support.engines import Running
@@ -185,6 +186,30 @@ async def test_a_restart_in_the_middle_of_a_call_loses_nothing(
     assert [s.author for s in sequence.segments] == [Author.PROMPT, Author.MODEL] * 3
     for one in here.sampler.requests:
         assert list(sequence.token_ids[: len(one.input_ids)]) == list(one.input_ids)
+
+
+async def test_a_repeated_take_waits_for_the_attempt_of_an_earlier_life(
+    world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = await world()
+    async with served(here) as (run, client):
+        key = (await client.take()).key
+        await run.drain()
+    gate, work = asyncio.Event(), TrainLane.run
+
+    async def late(lane: TrainLane) -> None:
+        await gate.wait()
+        await work(lane)
+
+    monkeypatch.setattr(TrainLane, "run", late)
+    async with served(here) as (run, client):
+        again = asyncio.create_task(client.take())
+        await until(lambda: bool(run.engine._agents), "the agents")
+        await holds_for(0.1, lambda: not again.done(), "no answer")
+        gate.set()
+        assert (await again).key == key
+        await client.end(key)
+        await leased(run)
 
 
 @pytest.mark.parametrize("reports", [True, False])

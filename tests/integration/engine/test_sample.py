@@ -43,7 +43,7 @@ async def test_every_trajectory_of_every_task_is_in_the_file(world: MakeWorld) -
 
 
 async def test_the_filter_of_the_documentation(world: MakeWorld) -> None:
-    page = Path(__file__).parents[3] / "docs" / "train" / "your-own-run.md"
+    page = Path(__file__).parents[3] / "docs" / "train" / "warm-up.md"
     (code,) = re.findall(
         r"```python\n(def short\(trajectory\):\n.*?)```",
         page.read_text(encoding="utf-8"),

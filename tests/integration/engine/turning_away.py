@@ -86,6 +86,7 @@ async def main(file: Path, *, drain: bool) -> None:
     )  # fmt: skip
     lane = TrainLane(
         run=run,
+        steps=10**6,
         crews={"": cast("Any", FakeCrew(journal, places))},
         places=places,
         sources={"": cast("Any", Positions())},

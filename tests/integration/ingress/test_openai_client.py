@@ -10,7 +10,6 @@ from openai import AsyncOpenAI
 from openai.types.chat import ChatCompletionMessage
 
 from tests.support.agents import TEN, TOOLS, Served, served_agents
-from tests.support.policy import QWEN_TEMPLATE, write_policy
 from toolwright.types import ids
 from toolwright.wire import unpack
 
@@ -18,14 +17,6 @@ pytestmark = pytest.mark.slow
 
 PLACES = [["here"], ["\u00e4 'quoted' \\ place", "two"], ["</tool_call>"], ["four"], [], ["six"]]
 PLACES += [[], ["eight"], ["nine"], []]
-
-
-@pytest.fixture(scope="module")
-def qwen(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    think = ("<think>", "</think>")
-    return write_policy(
-        tmp_path_factory.mktemp("qwen") / "p", template=QWEN_TEMPLATE, special=think
-    )
 
 
 async def whole(client: AsyncOpenAI, messages: list[Any]) -> ChatCompletionMessage:

@@ -11,18 +11,11 @@ from openai import AsyncOpenAI
 
 from tests.integration.ingress.test_openai_client import PLACES, check_record
 from tests.support.agents import TEN, TOOLS, Served, served_agents
-from tests.support.policy import QWEN_TEMPLATE, write_policy
 
 pytestmark = pytest.mark.slow
 
 SYSTEM, QUESTION = "Use your tools.", "Where is <|im_end|>?"
 FUNCTION = TOOLS[0]["function"]
-
-
-@pytest.fixture(scope="module")
-def qwen(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("qwen") / "p"
-    return write_policy(folder, template=QWEN_TEMPLATE, special=("<think>", "</think>"))
 
 
 async def responses(served: Served, *, stream: bool) -> list[Any]:
@@ -110,7 +103,9 @@ async def test_a_full_context_has_the_words_that_agents_look_for(qwen: Path) -> 
     async with served_agents(qwen, TEN, context=10) as served:
         base = served.url.removesuffix("/v1")
         async with anthropic.AsyncAnthropic(base_url=base, api_key="key", max_retries=0) as client:
-            with pytest.raises(anthropic.BadRequestError, match="prompt is too long"):
+            with pytest.raises(
+                anthropic.BadRequestError, match=r"prompt is too long: \d+ tokens > 10 maximum'"
+            ):
                 await client.messages.create(
                     model="policy", max_tokens=9, messages=[{"role": "user", "content": "q"}]
                 )

@@ -246,6 +246,21 @@ async def test_edited_history_forks_and_parallel_calls_are_siblings(served: Serv
     assert "no" in served.tokenizer.decode(unpack(forked.fresh.token_ids, "i"))
 
 
+async def test_results_stand_in_the_order_of_their_calls(policy_folder: Path) -> None:
+    texts = [call_text("a") + call_text("b") + END, f"Done.{END}"]
+    async with served_agents(policy_folder, texts) as served:
+        _, body = await answered(served.url, asking(USER, tools=TOOLS))
+        message = body["choices"][0]["message"]
+        results = [
+            {"role": "tool", "tool_call_id": call["id"], "content": call["function"]["arguments"]}
+            for call in message["tool_calls"]
+        ]
+        await answered(served.url, asking(USER, message, *reversed(results), tools=TOOLS))
+        texts = [one.text for one in served.engine.calls[1].prompt.results]
+        assert texts == [one["content"] for one in results]
+        assert served.engine.nodes[1].parent == 0
+
+
 async def test_a_completion_that_its_limit_ended_gets_the_end_of_its_turn(served: Served) -> None:
     _, body = await answered(served.url, asking(max_tokens=4))
     assert body["choices"][0]["finish_reason"] == "length"

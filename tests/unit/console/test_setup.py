@@ -114,6 +114,18 @@ def test_the_teachers_of_a_distillation_are_needed(tmp_path: Path) -> None:
     assert not any(key.startswith("learner.distill.") for key in keys)
 
 
+def test_a_run_makes_the_rows_that_its_epochs_count(tmp_path: Path) -> None:
+    file = written(tmp_path, run={"steps": None, "epochs": 2}, task={"source": "run/rows.jsonl"})
+    setup = asked(file, folder=tmp_path / "other")
+    rows = tmp_path / "other" / "rows.jsonl"
+    assert rows in makes(setup)
+    with pytest.raises(RecipeError, match="make the file first"):
+        _ = setup.steps
+    rows.parent.mkdir()
+    rows.write_text("{}\n{}\n", encoding="utf-8")
+    assert setup.steps == 4
+
+
 def test_steps_and_seed_reach_warm_up_and_run(tmp_path: Path) -> None:
     setup = asked(written(tmp_path), "run.steps=9", seed=7, steps=5)
     assert setup.steps == 5

@@ -14,7 +14,7 @@ from toolwright.imports import load_object
 from toolwright.types import StopReason, ToolErrorKind
 
 PAGE = (DOCS / "train" / "when-it-does-not-learn.md").read_text(encoding="utf-8")
-OPERATIONS = (DOCS / "operate" / "operations.md").read_text(encoding="utf-8")
+METRICS = (DOCS / "operate" / "metrics.md").read_text(encoding="utf-8")
 KEY = re.compile(rf"((?:{'|'.join(TABLES)})(?:\.[A-Za-z_]+)+)(?: = .+)?")
 OTHERS = {
     "doubt", "fruitless", "reward_failed", "reason", "outcome", "keep", "Score", "grpo", "system",
@@ -50,7 +50,7 @@ def fault_of(name: str) -> str:
     if re.fullmatch(r"[a-z_0-9]+(?:/[A-Z]+)?", name):
         if not is_learner_field(name):
             return "the learner writes no such field"
-        return "" if f"`{name}`" in OPERATIONS else "docs/operate/operations.md has no such field"
+        return "" if f"`{name}`" in METRICS else "docs/operate/metrics.md has no such field"
     return "of no kind that is looked up"
 
 

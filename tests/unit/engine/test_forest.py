@@ -24,6 +24,7 @@ from engine.core.trajectory.events import (
 )
 from engine.core.trajectory.record import record
 from engine.core.trajectory.state import LogError, fold
+from learner.maths.aggregation import token_weights
 from tests.support.journaled import identity_of
 from tests.support.outside import ROOT, SAMPLING, OutsideAgent, digests_of
 from toolwright.types import Author, RewardPart, StopReason, Trajectory, ids
@@ -32,6 +33,7 @@ from toolwright.wire import trajectory_from_proto, trajectory_to_proto
 pytestmark = pytest.mark.quick
 
 OTHER_ROOT = b"s" * 16
+STEPS = [*["ask"] * 4, *["end"] * 4, "stream", "stream", "drop", "edit", "publish", "kill", "retry"]
 
 
 def recorded(agent: OutsideAgent) -> Trajectory:
@@ -41,14 +43,15 @@ def recorded(agent: OutsideAgent) -> Trajectory:
 
 @st.composite
 def histories(draw: st.DrawFn) -> OutsideAgent:
-    """Calls that continue, edit, repeat, run in parallel, stream, vanish and come in two roots."""
+    """Calls that continue, edit, repeat, run in parallel, stream and come in two roots. Their
+    clients leave or retry, weights are published, and the engine is killed."""
     agent = OutsideAgent(
         begun=Begun(sampling=SAMPLING, train_superseded=draw(st.booleans())),
     )
     talks: list[list[str]] = [["q"], ["q"]]
     open_calls: dict[int, list[str]] = {}
-    for step in range(draw(st.integers(1, 14))):
-        match draw(st.sampled_from(["ask", "ask", "end", "end", "stream", "drop", "edit"])):
+    for step in range(draw(st.integers(1, 20))):
+        match draw(st.sampled_from(STEPS)):
             case "edit":
                 talk = list(draw(st.sampled_from(talks)))
                 talk[draw(st.integers(0, len(talk) - 1))] = f"edit{step}"
@@ -65,8 +68,20 @@ def histories(draw: st.DrawFn) -> OutsideAgent:
                     root=draw(st.sampled_from([ROOT, ROOT, OTHER_ROOT])),
                 )
                 open_calls[call] = talk
+            case "publish":
+                agent.publish()
+            case "kill":
+                agent.die(draw(st.integers(0, 4)))
+                left = agent.forest.open_calls
+                open_calls = {call: talk for call, talk in open_calls.items() if call in left}
+            case "retry":  # marked: it makes no call where the engine has one
+                newest = agent.forest.nodes[-1] if agent.forest.nodes else None
+                if newest is not None:
+                    assert agent.forest.known(newest.asked.request) == newest.asked.call
             case "stream" if open_calls:
-                agent.stream(draw(st.sampled_from(sorted(open_calls))))
+                call = draw(st.sampled_from(sorted(open_calls)))
+                if agent.forest.node(call).acted is None:
+                    agent.stream(call)
             case "drop" if open_calls:
                 call = draw(st.sampled_from(sorted(open_calls)))
                 del open_calls[call]
@@ -74,23 +89,21 @@ def histories(draw: st.DrawFn) -> OutsideAgent:
             case "end" if open_calls:
                 call = draw(st.sampled_from(sorted(open_calls)))
                 for node in agent.forest.call(call):
-                    agent.act(node.number)
-                talks += agent.reply(call, open_calls.pop(call))
+                    if node.acted is None:  # a kill may come between the end and the reply
+                        agent.act(node.number)
+                if draw(st.integers(0, 5)):
+                    talks += agent.reply(call, open_calls.pop(call))
     return agent
 
 
-@settings(max_examples=150, deadline=None)
-@given(histories())
-def test_what_the_sampler_read_is_the_prefix_of_a_record(agent: OutsideAgent) -> None:
-    sequences = [one.token_ids for one in recorded(agent).sequences]
+def prompts_are_prefixes(agent: OutsideAgent, trajectory: Trajectory) -> None:
+    sequences = [one.token_ids for one in trajectory.sequences]
     for node in agent.forest.turns:
         whole = agent.sent[node.number] + agent.written[node.number]
         assert any(one[: len(whole)] == whole for one in sequences)
 
 
-@settings(max_examples=150, deadline=None)
-@given(histories())
-def test_each_accepted_completion_trains_once_at_most(agent: OutsideAgent) -> None:
+def completions_train_once(agent: OutsideAgent, trajectory: Trajectory) -> None:
     untrained = set() if agent.begun.train_superseded else agent.forest.superseded()
     untrained |= {one.number for one in agent.forest.turns if one.asked.aside}
     wanted = Counter[int]()
@@ -98,22 +111,63 @@ def test_each_accepted_completion_trains_once_at_most(agent: OutsideAgent) -> No
         if node.number not in untrained:
             wanted.update(agent.written[node.number])
     trained = Counter[int]()
-    for sequence in recorded(agent).sequences:
+    for sequence in trajectory.sequences:
         mask = sequence.loss_mask
         trained.update(token for token, on in zip(sequence.token_ids, mask, strict=True) if on)
     assert trained == wanted
     assert set(wanted.values()) <= {1}
+    written = sum(len(agent.written[node.number]) for node in agent.forest.turns)
+    assert trajectory.response_tokens == written
 
 
-@settings(max_examples=100, deadline=None)
-@given(st.data(), histories())
-def test_a_fold_of_any_prefix_continued_equals_the_whole(data: Any, agent: OutsideAgent) -> None:
-    cut = data.draw(st.integers(0, len(agent.events)))
+def any_fold_goes_on(agent: OutsideAgent, cut: int) -> None:
     assert fold(agent.events[cut:], fold(agent.events[:cut])) == agent.state
     assert decode(encode(agent.events)) == agent.events
 
 
-@settings(max_examples=50, deadline=None)
+def weights_share_one_trajectory(trajectory: Trajectory) -> None:
+    """The weights of a trajectory's tokens sum to 1/live, however many sequences they are in."""
+    mine = [sum(one.loss_mask) for one in trajectory.sequences]
+    counts, names = [*mine, 5, 0], ["mine"] * len(mine) + ["other", "silent"]
+    weights = token_weights(counts, "seq-mean-token-mean", trajectories=names)
+    total = sum(count * weight for count, weight in zip(counts, weights, strict=True))
+    assert total == pytest.approx(1.0)
+    of_mine = sum(count * weight for count, weight in zip(mine, weights, strict=False))
+    assert of_mine == pytest.approx(0.5 if any(mine) else 0.0)
+
+
+@settings(max_examples=100)
+@given(histories())
+def test_what_the_sampler_read_is_the_prefix_of_a_record(agent: OutsideAgent) -> None:
+    prompts_are_prefixes(agent, recorded(agent))
+
+
+@settings(max_examples=100)
+@given(histories())
+def test_each_accepted_completion_trains_once_at_most(agent: OutsideAgent) -> None:
+    trajectory = recorded(agent)
+    completions_train_once(agent, trajectory)
+    weights_share_one_trajectory(trajectory)
+
+
+@settings(max_examples=100)
+@given(st.data(), histories())
+def test_a_fold_of_any_prefix_continued_equals_the_whole(data: Any, agent: OutsideAgent) -> None:
+    any_fold_goes_on(agent, data.draw(st.integers(0, len(agent.events))))
+
+
+@pytest.mark.slow
+@settings(max_examples=10_000)
+@given(st.integers(0, 40), histories())
+def test_ten_thousand_histories(cut: int, agent: OutsideAgent) -> None:
+    any_fold_goes_on(agent, cut)
+    trajectory = recorded(agent)
+    prompts_are_prefixes(agent, trajectory)
+    completions_train_once(agent, trajectory)
+    weights_share_one_trajectory(trajectory)
+
+
+@settings(max_examples=50)
 @given(histories())
 def test_a_record_survives_the_wire_and_names_its_forks(agent: OutsideAgent) -> None:
     trajectory = recorded(agent)
@@ -127,7 +181,6 @@ def test_a_record_survives_the_wire_and_names_its_forks(agent: OutsideAgent) -> 
             assert sequence.token_ids[:at] == named[sequence.parent].token_ids[:at]
             assert not any(sequence.loss_mask[:at])
     written = sum(len(agent.written[node.number]) for node in agent.forest.turns)
-    assert trajectory.response_tokens == written
     seen = [s for s in agent.state.history if s.author is Author.MODEL]
     assert sum(len(segment.token_ids) for segment in seen) == written
     turns = [s.turn for q in trajectory.sequences for s in q.segments if s.trainable]

@@ -75,6 +75,7 @@ def mixed(
 
     lane = TrainLane(
         run=table,
+        steps=table.steps or 0,
         crews={name: cast("Any", Fake(name)) for name in ALLOTMENT},
         places=Places(100),
         sources=cast("Any", sources or {name: Positions() for name in ALLOTMENT}),

@@ -15,6 +15,7 @@ import pytest
 from engine.core.tasks import BadRows, DrawnTask
 from engine.core.trajectory.events import Opened
 from engine.core.trajectory.log import AttemptLog
+from engine.errors import TaskUnfit
 from engine.serving.admission import train
 from engine.serving.admission.mixing import Mixture
 from engine.serving.admission.places import Places
@@ -68,7 +69,7 @@ class Positions:
 
 class Lane:
     """A train lane whose groups wait for `finish`, each member in a place; `admitted` says which
-    came. `ends`: members that end at once, by index."""
+    came. `ends`: members that end at once, by index. `unfit`: groups that cannot be rolled out."""
 
     def __init__(
         self,
@@ -76,7 +77,8 @@ class Lane:
         *,
         max_concurrent: int = 1000,
         ends: Collection[int] = (),
-        source: Positions | None = None,
+        unfit: Collection[int] = (),
+        source: Any = None,
         max_bad_rows: int = 100,
         **run: Any,
     ) -> None:
@@ -94,6 +96,9 @@ class Lane:
         class Fake:
             async def run_group(self, group: GroupAssignment) -> list[EndedMember]:
                 outer.admitted.append(int(group.group_id[1:]))
+                if outer.admitted[-1] in unfit:
+                    group.queued.set()
+                    raise TaskUnfit("it cannot be rolled out")
 
                 async def one(index: int) -> EndedMember:
                     async with outer.places:
@@ -108,15 +113,34 @@ class Lane:
 
         self.lane = TrainLane(
             run=table,
+            steps=table.steps or 0,
             crews={"": cast("Any", Fake())},
             places=self.places,
-            sources={"": cast("Any", source or Positions())},
+            sources={"": source or Positions()},
             mixture=Mixture({"": table.groups_per_step}),
             journal=journal,
             sampling=SamplingParams(),
             bad_rows=BadRows(max_bad_rows),
             on_trajectory=lambda _trajectory: None,
         )
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[None]:
+        """Admits until the block ends; then the groups finish."""
+        task = asyncio.create_task(self.lane.run())
+        try:
+            yield
+        finally:
+            self.finish.set()
+            self.lane.drain()
+            async with asyncio.timeout(20):
+                await task
+
+    async def settled(self, groups: int) -> None:
+        """`groups` were admitted, and no more come."""
+        await until(lambda: len(self.admitted) >= groups, f"{groups} groups, got {self.admitted}")
+        await asyncio.sleep(0.05)
+        assert self.admitted == list(range(groups))
 
 
 Serving = Callable[..., AbstractAsyncContextManager[Lane]]
@@ -128,41 +152,30 @@ def serving(tmp_path: Path) -> Serving:
     async def serve(journal: Any = None, **run: Any) -> AsyncIterator[Lane]:
         kept = journal or Journal(tmp_path / "j.sqlite")
         made = Lane(kept, **run)
-        task = asyncio.create_task(made.lane.run())
         try:
-            yield made
+            async with made.serving():
+                yield made
         finally:
-            made.finish.set()
-            made.lane.drain()
-            async with asyncio.timeout(20):
-                await task
             if journal is None:
                 await kept.close()
 
     return serve
 
 
-async def settled(lane: Lane, groups: int) -> None:
-    """`groups` were admitted, and no more come."""
-    await until(lambda: len(lane.admitted) >= groups, f"{groups} groups, got {lane.admitted}")
-    await asyncio.sleep(0.05)
-    assert lane.admitted == list(range(groups))
-
-
 async def test_staleness_0_admits_one_batch_a_version(serving: Serving) -> None:
     async with serving() as lane:
-        await settled(lane, 4)
+        await lane.settled(4)
         lane.finish.set()  # all four are accepted: still the same batch
         await until(lambda: lane.lane.counts.accepted == 8, "four groups")
-        await settled(lane, 4)
+        await lane.settled(4)
         lane.lane.changed(1)
-        await settled(lane, 8)
+        await lane.settled(8)
 
 
 async def test_max_concurrent(serving: Serving) -> None:
     """The third group is let in for the one place that is left."""
     async with serving(max_concurrent=5) as lane:
-        await settled(lane, 3)
+        await lane.settled(3)
         assert (lane.places.used, lane.places.free) == (5, -1)
 
 
@@ -173,12 +186,12 @@ async def test_nothing_beyond_the_last_step_is_sampled(serving: Serving, stalene
         for step in range(5):
             lane.lane.changed(step)
             await asyncio.sleep(0.02)
-        await settled(lane, 8)
+        await lane.settled(8)
 
 
 async def test_a_run_of_no_steps_samples_nothing(serving: Serving) -> None:
     async with serving(steps=0) as lane:
-        await settled(lane, 0)
+        await lane.settled(0)
 
 
 async def finished(folder: Path) -> set[int]:
@@ -191,7 +204,7 @@ async def finished(folder: Path) -> set[int]:
 
 async def test_what_was_admitted_is_journaled_at_a_drain(serving: Serving, tmp_path: Path) -> None:
     async with serving() as lane:
-        await settled(lane, 4)
+        await lane.settled(4)
         lane.lane.drain()
         lane.lane.changed(1)
         lane.finish.set()
@@ -248,16 +261,16 @@ async def test_a_group_counts_at_every_moment(serving: Serving) -> None:
     that would let a trajectory of the next batch start under this batch's weights."""
     journal = JournalDouble()
     async with serving(journal, **ONE_BY_ONE) as lane:
-        await settled(lane, 1)
+        await lane.settled(1)
         lane.finish.set()
         await until(lambda: journal.storing == 1, "the group's storing")
         lane.lane.changed()
-        await settled(lane, 1)
+        await lane.settled(1)
         journal.gate.set()
         await until(lambda: journal.accepted == 1, "the group")
-        await settled(lane, 1)
+        await lane.settled(1)
         lane.lane.changed(1)
-        await settled(lane, 2)
+        await lane.settled(2)
 
 
 async def test_a_full_disk_stops_admissions_and_loses_no_group(
@@ -293,7 +306,7 @@ async def test_a_full_disk_does_not_end_the_run_at_a_bad_row(
 async def test_a_place_of_a_finished_member_lets_the_next_group_in(serving: Serving) -> None:
     """Fifteen of sixteen are done and the last one is slow: its group holds one place."""
     async with serving(max_concurrent=16, group_size=16, groups_per_step=2, ends=range(15)) as lane:
-        await settled(lane, 2)
+        await lane.settled(2)
         await until(lambda: lane.places.used == 2, "the two slow ones")
 
 

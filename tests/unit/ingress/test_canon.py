@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ingress.canon import call_id, canonical_arguments, digests_of, reply_digests, without_billing
+from ingress.text.rendering import in_call_order
 from ingress.types import Message, ModelRequest, Sampling, ToolCall
 
 pytestmark = pytest.mark.quick
@@ -120,3 +121,17 @@ def test_the_billing_line_is_left_out() -> None:
     text = "x-anthropic-billing-header: cc_version=2; cch=1f;\nYou are helpful.\n"
     assert without_billing(text) == "You are helpful.\n"
     assert without_billing("You are helpful.") == "You are helpful."
+
+
+def result(call_id: str) -> Message:
+    return Message(role="tool", text=call_id, call_id=call_id)
+
+
+@pytest.mark.parametrize(
+    ("sent", "kept"), [("ba", "ab"), ("ab", "ab"), ("xba", "abx"), ("yx", "yx"), ("bxa", "abx")]
+)
+def test_results_stand_in_the_order_of_their_calls(sent: str, kept: str) -> None:
+    said = Message(role="assistant", calls=tuple(replace(CALL, id=one) for one in "ab"))
+    given = [USER, said, *map(result, sent), USER, SAID, result("c1"), USER]
+    found = in_call_order(given)
+    assert list(found) == [USER, said, *map(result, kept), USER, SAID, result("c1"), USER]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -130,6 +131,40 @@ def test_a_wrong_key_of_anthropic_s_is_named(change: dict[str, Any], param: str)
     assert (body["type"], body["error"]["type"]) == ("error", "invalid_request_error")
 
 
+def test_a_tool_of_a_namespace_has_its_name_before_its_own() -> None:
+    """Codex groups tools, and sends a web search that OpenAI's server would run."""
+    function = {"type": "function", **TOOL["function"]}
+    called = {"type": "function_call", "call_id": "c", "name": "look", "arguments": "{}"}
+    request = RESPONSES.read(
+        {
+            "input": [{**called, "namespace": "eyes"}, called],
+            "tools": [
+                {"type": "namespace", "name": "eyes", "description": "d", "tools": [function]},
+                {"type": "web_search", "external_web_access": True},
+                function,
+                {**function, "name": "other.look"},
+            ],
+        }
+    )
+    names = [tool["function"]["name"] for tool in request.tools]
+    assert names == ["eyes.look", "look", "other.look"]
+    (message,) = request.messages
+    assert [call.name for call in message.calls] == ["eyes.look", "look"]
+    calls = tuple(replace(LOOK, name=name) for name in names)
+    complete = Complete(
+        choice=0, message=replace(message, calls=calls), end="tool_calls", stop="", logprobs=()
+    )
+    whole = RESPONSES.reply(request).whole(CallEnd(completions=(complete,), usage=Usage()))
+    found = [(item["name"], item.get("namespace")) for item in whole["output"]]
+    assert found == [("look", "eyes"), ("look", None), ("other.look", None)]
+
+
+def test_a_full_context_has_the_numbers_that_claude_code_reads() -> None:
+    why = "This model's maximum context length is exceeded: 9 tokens > 8 maximum"
+    body = MESSAGES.error(ApiError(why, code="context_length_exceeded"))
+    assert body["error"]["message"] == "prompt is too long: 9 tokens > 8 maximum"
+
+
 @pytest.mark.parametrize(
     ("change", "param"),
     [
@@ -137,7 +172,19 @@ def test_a_wrong_key_of_anthropic_s_is_named(change: dict[str, Any], param: str)
         ({"input": [{"type": "computer_call"}]}, "input[0]"),
         ({"input": [{"role": "robot", "content": "x"}]}, "input[0].role"),
         ({"previous_response_id": "resp_1"}, "previous_response_id"),
-        ({"tools": [{"type": "web_search"}]}, "tools[0]"),
+        ({"tools": [{"type": "code_interpreter"}]}, "tools[0]"),
+        (
+            {
+                "tools": [
+                    {
+                        "type": "namespace",
+                        "name": "n",
+                        "tools": [{"type": "namespace", "name": "m"}],
+                    }
+                ]
+            },
+            "tools[0].tools[0]",
+        ),
         ({"text": {"format": {"type": "xml"}}}, "text.format"),
     ],
 )

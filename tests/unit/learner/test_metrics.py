@@ -150,8 +150,8 @@ def test_sums_become_means() -> None:
 
 
 def test_calls_that_failed_are_counted_apart_from_those_that_were_written_wrong() -> None:
-    def call(tool: str, error: ToolErrorKind, said: str = "") -> CallRecord:
-        outcome = CallOutcome(observation=said, valid=True, error=error)
+    def call(tool: str, error: ToolErrorKind, said: str = "", *, valid: bool = True) -> CallRecord:
+        outcome = CallOutcome(observation=said, valid=valid, error=error)
         return CallRecord(call_id="c", turn=0, index=0, tool=tool, action="a", outcome=outcome)
 
     raised, wrong = ToolErrorKind.EXCEPTION, ToolErrorKind.INVALID_ACTION
@@ -159,6 +159,7 @@ def test_calls_that_failed_are_counted_apart_from_those_that_were_written_wrong(
         call("planet", raised, "Traceback (most recent call last):\n  x\nRuntimeError: away"),
         call("planet", raised, "RuntimeError:\n away"),
         call("planet", wrong, "no JSON"),
+        call("planet", ToolErrorKind.NONE, "its own check refused it", valid=False),
         call("made-up", ToolErrorKind.UNKNOWN_TOOL),
         call("python", ToolErrorKind.NONE, "42"),
         call("python", ToolErrorKind.TIMEOUT),
@@ -171,7 +172,7 @@ def test_calls_that_failed_are_counted_apart_from_those_that_were_written_wrong(
     facts = trajectory_stats([group], V)
     made = len(calls) + sum(len(one.calls) for one in others)
     assert facts["call_failed_fraction"] == 4 / made
-    assert facts["call_invalid_fraction"] == 2 / made
+    assert facts["call_invalid_fraction"] == 3 / made
     assert facts["call_failed_fraction/planet"] == 1.0
     assert facts["call_failed_fraction/python"] == 0.5
     assert "call_failed_fraction/made-up" not in facts

@@ -8,9 +8,8 @@ import pytest
 
 from engine.serving.delivery.freshness import without_stale
 from engine.serving.journal.journal import StoredGroup
-from learner.errors import EngineError
-from learner.intake.client import _close_group
 from toolwright.common.v1 import trajectory_pb2
+from toolwright.rpc.leased_groups import BrokenGroup, closed_group
 from toolwright.types import (
     Author,
     Event,
@@ -68,7 +67,7 @@ def arrived(members: tuple[bytes, ...], digest: str) -> tuple[Trajectory, ...]:
     info = trajectory_pb2.GroupInfo(
         id="g", sequence_number=3, content_hash=digest, members=len(members)
     )
-    return _close_group(info, list(members)).trajectories
+    return closed_group(info, list(members)).trajectories
 
 
 def stored() -> StoredGroup:
@@ -101,5 +100,5 @@ def test_a_server_may_send_the_fields_of_a_member_in_any_order() -> None:
 
 
 def test_bytes_that_are_no_member_end_the_lease_with_a_message() -> None:
-    with pytest.raises(EngineError, match="hash"):
+    with pytest.raises(BrokenGroup, match="hash"):
         arrived((b"\xff",), stored().hash)

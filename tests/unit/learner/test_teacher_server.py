@@ -17,7 +17,6 @@ from learner.errors import ModelError, TeacherError
 from learner.loop import teacher_server
 from learner.loop.teacher_server import TeacherServer
 from learner.training.batch import Row
-from toolwright.process.backoff import Backoff
 
 pytestmark = pytest.mark.quick
 
@@ -26,7 +25,6 @@ Reply = Callable[[dict[str, Any]], tuple[int, Any]]
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(teacher_server, "BACKOFF", Backoff(0.01, 0.02))
     monkeypatch.setattr(teacher_server, "REMIND_S", 0.05)
 
 
@@ -167,18 +165,27 @@ def test_an_answer_without_end_is_refused() -> None:
         teacher(url).logprobs([row(1, 2, targets=(1,))])
 
 
-def test_a_refusal_does_not_wait_for_the_other_rows() -> None:
-    begun = threading.Event()
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("other", ["busy", "silent"])
+def test_a_refusal_does_not_wait_for_the_other_rows(other: str) -> None:
+    begun, over = threading.Event(), threading.Event()
 
     def reply(body: dict[str, Any]) -> tuple[int, Any]:
         if body["input_ids"][0] == 1:
             begun.set()
+            if other == "silent":
+                over.wait(120)
             return 503, {}
         assert begun.wait(5)
         return 400, {}
 
-    with answering(reply) as url, pytest.raises(TeacherError, match="HTTP 400"):
-        teacher(url, patience=3600).logprobs([row(n, 2, targets=(1,)) for n in (1, 3)])
+    with answering(reply) as url:
+        try:
+            with pytest.raises(TeacherError, match="HTTP 400"):
+                teacher(url, patience=3600).logprobs([row(n, 2, targets=(1,)) for n in (1, 3)])
+            assert not over.is_set()
+        finally:
+            over.set()
 
 
 def test_a_dead_server_is_waited_for_and_named() -> None:

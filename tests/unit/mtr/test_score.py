@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.serving.evaluation.rates import rates_of
+from engine.serving.evaluation.rates import rates_of, shares_of
 from tests.support.recipes import Part
 from tests.unit.mtr.conftest import FAILED, REFUSED, answer, call, ran
 from toolwright.types import Purpose, StopReason, Trajectory
@@ -132,6 +132,7 @@ def test_an_evaluation_is_exact_match_with_figures_beside_it(part: Part) -> None
     assert rates_of(score.events) == {
         "malformed": [1, 2], "disagreement": [1, 1], "recovered": [1, 1],
     }  # fmt: skip
+    assert shares_of(score.events) == ["disagreement", "malformed", "recovered"]
     nothing = part("score.MtrReward")()(ran(purpose=Purpose.EVAL, stop=StopReason.EMPTY_OUTPUT))
     assert {one.value for one in nothing.parts} == {0.0}
     assert set(map(tuple, rates_of(nothing.events).values())) == {(0, 0)}

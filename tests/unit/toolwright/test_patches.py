@@ -23,6 +23,18 @@ def test_paths_of_each_file() -> None:
     ]
 
 
+def test_a_path_may_hold_the_prefix_of_another() -> None:
+    rename = "similarity index 90%\nrename from {}\nrename to {}\nindex 1..2 100644\n"
+    patch = (
+        "diff --git a/x b/y.py b/z.py\n"
+        + rename.format("x b/y.py", "z.py")
+        + "--- a/x b/y.py\n+++ b/z.py\n@@ -1 +1 @@\n-rename from no\n+x\n"
+        "diff --git a/x b/y.py b/x b/y.py\nindex 1..2 100644\n"
+        'diff --git a/x b/y "b/\\303\\244"\r\n' + rename.format("x b/y", '"\\303\\244"\r')
+    )
+    assert changed_paths(patch) == [("x b/y.py", "z.py"), ("x b/y.py", "x b/y.py"), ("x b/y", "ä")]
+
+
 @pytest.mark.parametrize("header", ["x.py x.py", "a/x.py", '"a/x.py b/x.py'])
 def test_a_header_without_both_paths_is_refused(header: str) -> None:
     with pytest.raises(ValueError, match="has no a/PATH b/PATH"):

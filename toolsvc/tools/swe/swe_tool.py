@@ -35,7 +35,7 @@ from toolsvc.tools.swe.preparation import activation, hiding
 from toolsvc.tools.swe.tasks import Task, Tasks
 from toolsvc.tools.swe.verifying.archives import Archives
 from toolsvc.tools.swe.verifying.parser import BadTree
-from toolsvc.tools.swe.verifying.verification import Verdict, Verification, judge, submitted_tree
+from toolsvc.tools.swe.verifying.verification import BoxSetup, Verdict, Verification, Verifier
 from toolsvc.types import Call, Descriptor, RawFormat, Result, SessionInfo, Text, ToolError
 from toolwright.types import ToolErrorKind
 
@@ -98,12 +98,13 @@ class SweTool(Tool):
         self._starts = Starts(self._runner, most=config.starting, limit=config.start_seconds)
         self._verifying = asyncio.Semaphore(config.verifying)
         self._output_bytes = config.output_kib * 1024
-        self._tree_bytes = config.tree_mib * MIB
-        self._archives = Archives(self._tree_bytes, sandbox)
+        self._archives = Archives(config.tree_mib * MIB, sandbox)
         self._denied = _denial(config.denied)
-        self._activation = activation(config.environment)
+        active = activation(config.environment)
         setup = f"(\n{config.setup}\n) || exit 1\n"
-        self._setup = self._activation + setup if config.setup else ""
+        self._setup = BoxSetup(
+            activation=active, preparation=active + setup if config.setup else ""
+        )
 
     async def start(self) -> None:
         try:
@@ -128,7 +129,7 @@ class SweTool(Tool):
 
     async def open(self, session: SessionInfo) -> _Trajectory:
         task = await self._tasks.read(session.metadata)
-        preparation = self._setup
+        preparation = self._setup.preparation
         if task.verification is not None:
             file = task.verification.file
             preparation += hiding(file.hidden, history=file.hide_history)
@@ -154,7 +155,7 @@ class SweTool(Tool):
             if refused and call.arguments["function"] == "execute_bash":
                 return invalid(f"execute_bash refuses {refused[1]}")
             if call.arguments["function"] == "execute_bash":
-                command = self._activation + command
+                command = self._setup.activation + command
             ran = await state.box.exec(
                 command, limit=call.run_limit, keep=self._output_bytes, cancellation=cancellation
             )
@@ -191,18 +192,18 @@ class SweTool(Tool):
     async def _verdict(
         self, task: Task, box: Box, verification: Verification, session: str
     ) -> Verdict:
-        most = self._tree_bytes
+        verifier = Verifier(
+            verification=verification, archives=self._archives, setup=self._setup, session=session
+        )
         try:
-            tree = await submitted_tree(box, self._archives, most, session)
+            tree = await verifier.submitted_tree(box)
         except (PoolFull, PoolDown) as error:
             raise backend_down(f"the submission could not be read: {error}") from error
         except BadTree as error:
             return Verdict(solved=False, why=f"its tree cannot be read: {error}")
-        fresh, _ = await self._starts.start(task.image, task.checkout, self._setup)
+        fresh, _ = await self._starts.start(task.image, task.checkout, self._setup.preparation)
         try:
-            return await judge(
-                fresh, tree, verification, self._archives, most, session, self._activation
-            )
+            return await verifier.judge(fresh, tree)
         except (BoxError, BoxGone, BadTree, PoolFull, PoolDown) as error:
             raise backend_down(f"the verification could not be run: {error}") from error
         finally:

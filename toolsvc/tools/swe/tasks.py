@@ -22,7 +22,7 @@ from toolsvc.errors import Reason, Refused
 from toolsvc.tools.files import Entry
 from toolsvc.tools.swe.checkout import Checkouts, below
 from toolsvc.tools.swe.verifying.verification import Verification, read_verification
-from toolsvc.tools.swe.verifying.verification_file import FILE
+from toolwright.reading.verification_folder import SETTINGS
 
 _KEYS = ("repository", "commit", "image", "verification")
 
@@ -91,7 +91,7 @@ class Tasks:
                 fix = "start the service with swe.verifications=FOLDER"
                 raise _refused("verification", "is set, and no verifications are served", fix)
             return None
-        if not name and not (root / FILE).exists():
+        if not name and not (root / SETTINGS).exists():
             return None
         return read_verification(below(root, name, "verification"), name, self._limit)
 

@@ -3,9 +3,10 @@
 import { ask } from "../api.js";
 import { fill, h } from "../dom.js";
 import { count, figure, moment, plural, seconds, span } from "../format.js";
+import { address } from "../place.js";
+import { Asking } from "./asking.js";
 
-const LEAST_MS = 2000;
-const REST = 10;
+const LOG_MS = 2000;
 const FORMS = {
   count: (value) => count(Math.round(value)), duration: span, seconds, small: figure, mean: figure, score: (value) => value.toFixed(3),
   bytes: (value) => `${(value / 2 ** 30).toFixed(1)} GiB`,
@@ -16,6 +17,7 @@ export class About {
     this.run = run;
     this.failed = failed;
     this.element = h("article", { class: "about" }, h("p", { class: "line" }, "reading the run …"));
+    this.asking = new Asking("about", () => this.heard());
     this.find = h("input", {
       type: "search", id: "find-key", placeholder: "a key or a value", "aria-label": "find in the recipe", autocomplete: "off",
       oninput: () => this.keys(),
@@ -25,42 +27,24 @@ export class About {
 
   enter(main, _place, runs) {
     fill(main, this.element);
-    this.left = false;
     this.grown(runs);
   }
 
   leave() {
-    this.left = true;
-    clearTimeout(this.timer);
+    this.asking.leave();
   }
 
   moved() {}
 
   grown(runs) {
     const { measured } = runs.find((one) => one.name === this.run) ?? {};
-    if (measured && measured !== this.told?.state) this.ask(measured);
-    this.latest = runs;
+    this.asking.want({ run: this.run }, measured || undefined);
   }
 
-  async ask() {
-    if (this.busy) return;
-    this.busy = true;
-    const began = performance.now();
-    try {
-      const told = await ask("about", { run: this.run });
-      if (this.left) return;
-      this.told = told;
-      this.show();
-    } catch (error) {
-      this.failed(error);
-      return;
-    } finally {
-      const rest = Math.max(LEAST_MS, REST * (performance.now() - began));
-      this.timer = setTimeout(() => {
-        this.busy = false;
-        if (!this.left) this.grown(this.latest);
-      }, rest);
-    }
+  heard() {
+    if (this.asking.fault) return this.failed(this.asking.fault);
+    this.told = this.asking.answer;
+    return this.show();
   }
 
   show() {
@@ -71,10 +55,37 @@ export class About {
       h("h1", {}, told.headline), told.why && h("p", { class: "quiet" }, told.why),
       told.about.lead && h("p", {}, told.about.lead),
       listed("Doubts", told.doubts, "fault"), listed("Remarks", told.remarks, ""),
-      tiles(told), suites(told), course(told), breakdowns(told), processes(told), this.recipe(open),
-      pairs("Versions", Object.entries(told.versions)), commands(told));
+      tiles(told), h("div", { class: "parts-of" }, suites(told, this.run), course(told), breakdowns(told), this.processes(told),
+        this.recipe(open), pairs("Versions", Object.entries(told.versions)), commands(told)));
     for (const one of this.element.querySelectorAll("details")) if (open.has(one.id)) one.open = true;
     focused?.focus({ preventScroll: true });
+  }
+
+  processes(told) {
+    const state = new Map(told.course.processes.map((one) => [one.name, one]));
+    return told.processes.length > 0 && h("section", {}, h("h2", {}, "Processes"),
+      table(["process", "state", "address", "command"], told.processes.map((one) => {
+        const { state: is = "", status = null, address = "" } = state.get(one.name) ?? {};
+        return [[one.name, one.what && h("span", { class: "quiet what" }, one.what)], status === null ? is : `${is}, status ${status}`, address, h("code", {}, one.command)];
+      })),
+      told.course.processes.filter(({ log }) => log).map(({ name }) => this.log(name)));
+  }
+
+  // The end of a process's log, which is read again while it is open.
+  log(name) {
+    const text = h("pre", { class: "text", dir: "ltr" });
+    let timer = 0;
+    const read = async () => {
+      clearTimeout(timer);
+      if (!element.open || !element.isConnected) return;
+      const { text: end, cut } = await ask("log", { run: this.run, process: name }).catch(({ message }) => ({ text: message }));
+      const below = text.scrollHeight - text.scrollTop - text.clientHeight < 4;
+      fill(text, cut > 0 && `… ${count(cut)} bytes before\n`, end || "empty");
+      if (below) text.scrollTop = text.scrollHeight;
+      timer = setTimeout(read, LOG_MS);
+    };
+    const element = h("details", { class: "log", id: `log-${name}`, ontoggle: read }, h("summary", {}, `log of ${name}`), text);
+    return element;
   }
 
   recipe(open) {
@@ -109,39 +120,31 @@ function tiles(told) {
     told.began && fact("began", moment(told.began)), told.last && fact("last sign", moment(told.last)), known);
 }
 
-function suites(told) {
+function suites(told, run) {
   const rows = Object.values(told.suites).flatMap((suite) =>
     ["sampled", "greedy"].filter((way) => suite[way]).map((way) => [suite.title, way, suite[way]]));
   const score = (one) => one && [figure(one.mean), h("span", { class: "quiet" }, ` ± ${figure(one.stderr)}`)];
   return rows.length > 0 && h("section", {}, h("h2", {}, "Evaluated suites"),
-    h("p", { class: "quiet" }, "Mean rewards with their standard errors; where rewards are 0 or 1, the share of right answers."),
+    h("p", { class: "quiet" }, "Mean rewards with their standard errors; where rewards are 0 or 1, the share of right answers. ",
+      h("a", { href: address({ run, page: "evaluations" }) }, "Which questions changed"), "."),
     table(["suite", "asked", "questions", "first", "last", "steps"], rows.map(([title, way, found]) =>
       [title, way, count(found.n), score(found.before), score(found.after), found.steps.map(count).join(" → ")])));
 }
 
-function course({ course: { starts, stages, ended } }) {
+function course({ word, sentence, course: { starts, stages, ended } }) {
   const all = stages.reduce((sum, stage) => sum + stage.seconds, 0);
   return starts.length > 0 && h("section", {}, h("h2", {}, "Course"),
     h("ul", {}, starts.map((start) => h("li", {}, moment(start.at), start.host && ` on ${start.host}`, ": ", h("code", {}, start.command)))),
     stages.length > 0 && table(["stage", "began", "took", "share"], stages.map((stage) =>
       [stage.text, moment(stage.at), span(stage.seconds), all > 0 && `${Math.round((100 * stage.seconds) / all)} %`])),
     ended ? h("p", { class: ended.status ? "fault" : "" }, `${moment(ended.at)}: ended with status ${ended.status}, ${ended.sentence}`)
-      : h("p", { class: "quiet" }, "It has not ended: it goes on, or was killed."));
+      : h("p", { class: word === "killed" ? "fault" : "quiet" }, `${word}: ${sentence}`));
 }
 
 function breakdowns(told) {
   return told.breakdowns.map((one) => h("section", {}, h("h2", {}, one.title), h("p", { class: "quiet" }, `${seconds(one.seconds)}, means of the run`),
     table(["part", "time", "share", "what it is"], one.parts.map((part) =>
       [part.name, seconds(part.seconds), `${Math.round((100 * part.seconds) / one.seconds)} %`, part.what]))));
-}
-
-function processes(told) {
-  const state = new Map(told.course.processes.map((one) => [one.name, one]));
-  return told.processes.length > 0 && h("section", {}, h("h2", {}, "Processes"),
-    table(["process", "state", "address", "command"], told.processes.map((one) => {
-      const { state: is = "", status = null, address = "" } = state.get(one.name) ?? {};
-      return [[one.name, one.what && h("span", { class: "quiet what" }, one.what)], status === null ? is : `${is}, status ${status}`, address, h("code", {}, one.command)];
-    })));
 }
 
 function commands(told) {

@@ -2,7 +2,7 @@
 // by the pointer or with the arrow keys; at the last step where nobody points.
 
 import { fill, h } from "../dom.js";
-import { count, figure } from "../format.js";
+import { count, figure, figures } from "../format.js";
 import { plain } from "../visible.js";
 import { SIZE, nearest, range, scales, ticks } from "./scale.js";
 import { s } from "./svg.js";
@@ -13,9 +13,11 @@ const STYLES = new Set([
 const KEYS = { ArrowLeft: -1, ArrowRight: 1, PageUp: -10, PageDown: 10, Home: -Infinity, End: Infinity };
 
 export class Chart {
-  // pointed: called with the step that is pointed at, or null.
-  constructor(pointed) {
+  // pointed: called with the step that is pointed at, or null. opened: with the plot, a line and the
+  // place of a point of it, by a click or Enter.
+  constructor(pointed, opened) {
     this.pointed = pointed;
+    this.opened = opened;
     this.title = h("h3");
     this.at = h("span", { class: "at" });
     this.drawing = h("div", { class: "drawing", tabindex: "0", role: "group" });
@@ -23,6 +25,7 @@ export class Chart {
     this.note = h("p", { class: "quiet" });
     this.element = h("figure", { class: "chart" }, h("div", { class: "title" }, this.title, this.at), this.drawing, this.names, this.note);
     this.drawing.addEventListener("pointermove", (event) => this.pointer(event));
+    this.drawing.addEventListener("click", (event) => this.click(event));
     this.drawing.addEventListener("pointerleave", () => this.pointed(null));
     this.drawing.addEventListener("keydown", (event) => this.key(event));
     this.drawing.addEventListener("focus", () => this.names.setAttribute("aria-live", "polite"));
@@ -41,7 +44,7 @@ export class Chart {
     const changed = (of.marks ?? []).map((mark) => `Step ${count(mark.x)}, ${mark.text}.`);
     fill(this.note, [of.note, thinned, ...changed].filter(Boolean).join(" "));
     this.note.hidden = !this.note.textContent;
-    this.drawing.setAttribute("aria-label", `${plain(of.title)}, ${of.unit}: arrow keys go from step to step`);
+    this.drawing.setAttribute("aria-label", `${plain(of.title)}, ${of.unit}: arrow keys go from step to step, Enter shows the trajectories`);
     this.rows = of.lines.map((line) => h("b", {}));
     fill(this.names, of.lines.map((line, at) =>
       h("li", {}, h("i", { class: `swatch ${classes(line)}` }), h("span", {}, line.name), this.rows[at])));
@@ -54,6 +57,7 @@ export class Chart {
     this.drawn = true;
     const { of } = this;
     const heights = of.kind === "areas" ? stacked(of.lines) : of.lines.map((line) => (of.log ? line.y.map(logarithm) : line.y));
+    this.heights = heights;
     const xs = range(of.lines.flatMap((line) => [line.x[0], line.x.at(-1)]));
     const ys = range(heights.flatMap((list, at) => ends(list, of.lines[at].error)), of.kind === "areas" ? 0 : of.low, of.high);
     this.scales = scales(xs, ys);
@@ -91,15 +95,32 @@ export class Chart {
     this.pointed(this.closest(this.scales.back(((event.clientX - box.left) / box.width) * SIZE.width)));
   }
 
+  // Opens the point that is nearest to a place of the drawing.
+  click(event) {
+    if (!this.drawn) return;
+    const box = this.drawing.getBoundingClientRect();
+    const step = this.closest(this.scales.back(((event.clientX - box.left) / box.width) * SIZE.width));
+    const high = ((event.clientY - box.top) / box.height) * SIZE.height;
+    this.open(step, (line, at) => Math.abs(this.scales.y(this.heights[line][at]) - high));
+  }
+
+  // far: how far a line's point is from the one that is meant.
+  open(step, far = () => 0) {
+    const there = this.of.lines.map((line, number) => ({ line, number, at: nearest(line.x, step) })).filter(({ line, at }) => line.x[at] === step);
+    const [best] = there.sort((one, other) => far(one.number, one.at) - far(other.number, other.at));
+    if (best) this.opened(this.of, best.line, best.at);
+  }
+
   key(event) {
+    if (event.key === "Enter") return this.open(this.step ?? this.steps().at(-1));
     const way = KEYS[event.key];
-    if (way === undefined || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (way === undefined || event.ctrlKey || event.metaKey || event.altKey) return undefined;
     event.preventDefault();
     const steps = this.steps();
     const from = this.step === null ? steps.length : nearest(steps, this.step);
     const to = Math.min(Math.max(from + way, 0), steps.length - 1);
     this.step = steps[to]; // before the next frame: two keys may come within one
-    this.pointed(this.step);
+    return this.pointed(this.step);
   }
 
   // Every step at which a line has a point.
@@ -134,11 +155,13 @@ function stacked(lines) {
 function frame(of, xs, ys, { x, y }) {
   const bottom = SIZE.height - SIZE.bottom;
   const across = ticks(...xs, SIZE.across, { whole: true }).filter((value) => value >= xs[0] - 1e-9);
-  const up = ticks(...ys, SIZE.up, { whole: of.log });
+  const decades = of.log && ys[1] - ys[0] >= 1.5;
+  const up = ticks(...ys, SIZE.up, { whole: decades });
+  const said = decades ? up.map((value) => `1e${Math.round(value)}`) : figures(of.log ? up.map((value) => 10 ** value) : up);
   return [
-    up.map((value) => [
+    up.map((value, at) => [
       s("line", { class: "grid", x1: SIZE.left, x2: SIZE.width - SIZE.right, y1: y(value), y2: y(value) }),
-      s("text", { x: SIZE.left - 6, y: y(value) + 4, "text-anchor": "end" }, of.log ? `1e${Math.round(value)}` : figure(value)),
+      s("text", { x: SIZE.left - 6, y: y(value) + 4, "text-anchor": "end" }, said[at]),
     ]),
     across.map((value) => s("text", { x: x(value), y: bottom + 16, "text-anchor": "middle" }, count(value))),
   ].flat(2);

@@ -7,7 +7,7 @@ import { go, here } from "../place.js";
 import { plain } from "../visible.js";
 import { Asking } from "./asking.js";
 import { Chart } from "./chart.js";
-import { CLOSED, COLOURS, joined, laid, matching } from "./plots.js";
+import { CLOSED, COLOURS, from_point, joined, laid, matching } from "./plots.js";
 
 const TYPING_MS = 200;
 
@@ -153,7 +153,7 @@ export class Curves {
 
   chart(plot) {
     const known = this.charts.get(plot.key);
-    const chart = known ?? new Chart((step) => this.point(step));
+    const chart = known ?? new Chart((step) => this.point(step), (plot, line, at) => this.open(plot, line, at));
     if (known?.of !== plot) {
       chart.show(plot);
       if (known?.visible) chart.draw();
@@ -181,6 +181,12 @@ export class Curves {
     this.frame = requestAnimationFrame(() => {
       for (const chart of this.charts.values()) if (chart.visible) chart.point(step);
     });
+  }
+
+  // The trajectories of a point.
+  open(plot, line, at) {
+    const chosen = from_point(plot.key, line, at);
+    if (chosen) go({ run: line.run || this.run, ...chosen });
   }
 
   typed() {

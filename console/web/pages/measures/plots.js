@@ -32,7 +32,7 @@ function together(answers) {
           const which = `${plot.key}\n${line.name}`;
           if (!found.has(which)) found.set(which, { ...plot, key: which, title: title_of(plot, line), kind: "lines", lines: [] });
           const laid = found.get(which);
-          laid.lines.push({ ...line, name, style: `c${place % COLOURS}` });
+          laid.lines.push({ ...line, name, run: name, style: `c${place % COLOURS}` });
           // An edge that holds for one run alone would cut off another.
           if (laid.low !== plot.low) laid.low = null;
           if (laid.high !== plot.high) laid.high = null;
@@ -59,4 +59,15 @@ export function matching(sections, text) {
     return words.every((word) => said.includes(word));
   };
   return sections.map((section) => ({ ...section, plots: section.plots.filter(has) })).filter((section) => section.plots.length > 0);
+}
+
+// The trajectories of a point, as filters of the table; null where a point has none of its own. What the
+// index measured stands at the step of the weights, what the learner measured one step later.
+export function from_point(key, { suite, x }, at) {
+  if (key === "imitation") return null;
+  const of_index = key.startsWith("label:") || key.startsWith("rewards") || key.startsWith("reasons");
+  const [, , ...label] = key.split("\n")[0].split(":");
+  if (of_index) return { suite: label.join(":") || "training", step_from: String(x[at]), step_to: x[at + 1] === undefined ? "" : String(x[at + 1] - 1) };
+  const step = String(suite ? x[at] : Math.max(x[at] - 1, 0));
+  return { suite: suite || "training", step_from: step, step_to: step };
 }

@@ -6,7 +6,7 @@ import { plain } from "../visible.js";
 const NAMESPACE = "http://www.w3.org/2000/svg";
 const ATTRIBUTES = new Set([
   "class", "d", "x", "y", "x1", "x2", "y1", "y2", "cx", "cy", "r", "points", "transform", "viewBox", "width",
-  "height", "text-anchor", "aria-hidden",
+  "height", "text-anchor", "aria-hidden", "preserveAspectRatio",
 ]);
 
 export function s(tag, given = {}, ...children) {

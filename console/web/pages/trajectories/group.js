@@ -19,7 +19,7 @@ export async function showGroup(section, place, told) {
 
 function member(one, place) {
   const own = one.name === place.trajectory;
-  const { beside, ...alone } = place;
+  const { beside, sequence, ...alone } = place;
   return h("li", { class: own ? "own" : "", "aria-current": own ? "true" : null },
     h("p", { class: "head" },
       h("a", { href: address({ ...alone, trajectory: one.name }) }, one.name),

@@ -178,7 +178,7 @@ export class Table {
 
 // What the server is asked, without what it is not.
 function question(place) {
-  const { trajectory, beside, ...asked } = place;
+  const { trajectory, beside, sequence, ...asked } = place;
   return address(asked);
 }
 

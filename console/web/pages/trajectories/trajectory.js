@@ -5,46 +5,92 @@ import { copy, fill, h, say } from "../dom.js";
 import { count, judged, plural, reward, seconds, shade, signed, words } from "../format.js";
 import { showGroup } from "./group.js";
 import { image } from "./image.js";
+import { leaves, tree } from "./tree.js";
 import { address, here } from "../place.js";
 import { plain, put } from "../visible.js";
 
 const AUTHORS = { model: "policy", tool: "tool", memory: "memory", prompt: "prompt", template: "template", system: "system" };
 const TIMES = ["open", "generate", "tool", "reward"];
 
-export async function showTrajectory(main, place, failed) {
-  const { trajectory, beside, ...table } = place;
-  const columns = h("div", { class: beside ? "columns two" : "columns" });
-  const group = h("section", { class: "group", "aria-label": "its group" });
-  fill(main, h("p", { class: "back" }, h("a", { href: address(table) }, "← all trajectories")), columns, group);
-  scrollTo(0, 0);
-  try {
-    const names = [trajectory, beside].filter(Boolean);
-    const told = await Promise.all(names.map((name) => ask("trajectory", { run: place.run, name })));
-    if (!columns.isConnected) return;
-    columns.append(...told.map((one) => article(one, place, beside)));
-    await showGroup(group, place, told[0]);
-  } catch (error) {
-    failed(error);
+export class Trajectory {
+  constructor(run, failed) {
+    this.run = run;
+    this.failed = failed;
+    this.articles = [];
+  }
+
+  enter(main, place) {
+    this.main = main;
+    this.moved(place);
+  }
+
+  leave() {
+    this.shown = "";
+  }
+
+  grown() {}
+
+  // The address has changed: another sequence of what is shown, or another trajectory.
+  moved(place) {
+    const { sequence, ...what } = place;
+    if (this.shown === address(what)) return this.articles.forEach((one) => one.choose(place));
+    [this.shown, this.articles] = [address(what), []];
+    return this.load(place);
+  }
+
+  async load(place) {
+    const { trajectory, beside, sequence, ...table } = place;
+    const columns = h("div", { class: beside ? "columns two" : "columns" });
+    const group = h("section", { class: "group", "aria-label": "its group" });
+    fill(this.main, h("p", { class: "back" }, h("a", { href: address(table) }, "← all trajectories")),
+      h("div", { class: beside ? "" : "beside" }, columns, group));
+    scrollTo(0, 0);
+    try {
+      const names = [trajectory, beside].filter(Boolean);
+      const told = await Promise.all(names.map((name) => ask("trajectory", { run: this.run, name })));
+      if (!columns.isConnected) return;
+      this.articles = told.map((one) => new Article(one, here()));
+      columns.append(...this.articles.map((one) => one.element));
+      await showGroup(group, here(), told[0]);
+    } catch (error) {
+      this.failed(error);
+    }
   }
 }
 
-function article(told, place, beside) {
-  const record = told.record ?? { sequences: [], calls: [], events: [] };
-  const body = h("div");
-  const whole = async () => {
-    const all = await ask("trajectory", { run: place.run, name: told.name, whole: "true" });
-    fill(body, sequences(all.record, { run: place.run, credit: told.credit }));
-  };
-  fill(body, sequences(record, { run: place.run, whole, credit: told.credit }));
-  const { beside: _, ...alone } = here();
-  return h("article", {},
-    h("h1", {}, told.question || told.task || told.name),
-    h("p", { class: "named" }, h("code", {}, told.name), h("span", {}, told.suite),
-      told.step === null ? null : h("span", {}, `step ${told.step}`), timed(place.run, told), told.fate && h("span", {}, told.fate),
-      h("button", { type: "button", class: "quiet", onclick: () => copyRecord(place.run, told.name) }, "Copy as JSON"),
-      beside && h("a", { href: address({ ...alone, trajectory: told.name }) }, "alone")),
-    told.gone && h("p", { class: "fault" }, `The tokens are not at hand: ${told.gone}`),
-    facts(told, record), body, events(record), figures(record), ids(told, record));
+class Article {
+  constructor(told, place) {
+    this.told = told;
+    this.record = told.record ?? { sequences: [], calls: [], events: [] };
+    this.body = h("div");
+    const { beside, sequence, ...alone } = place;
+    this.element = h("article", {},
+      h("h1", {}, told.question || told.task || told.name),
+      h("p", { class: "named" }, h("code", {}, told.name), h("span", {}, told.suite),
+        told.step === null ? null : h("span", {}, `step ${told.step}`), timed(place.run, told), told.fate && h("span", {}, told.fate),
+        h("button", { type: "button", class: "quiet", onclick: () => copyRecord(place.run, told.name) }, "Copy as JSON"),
+        beside && h("a", { href: address({ ...alone, trajectory: told.name }) }, "alone")),
+      told.gone && h("p", { class: "fault" }, `The tokens are not at hand: ${told.gone}`),
+      facts(told, this.record), this.body, events(this.record), figures(this.record), ids(told, this.record));
+    this.choose(place);
+  }
+
+  // Shows one sequence. A click on its row keeps the keyboard's place.
+  choose(place) {
+    const { record, told } = this;
+    const focused = this.body.contains(document.activeElement);
+    const wanted = Number(place.sequence ?? 1) - 1;
+    const number = record.sequences[wanted] ? wanted : 0;
+    const shown = { run: place.run, credit: told.credit, whole: () => this.whole(), place };
+    fill(this.body, text_of(record, number, shown));
+    if (focused) this.body.querySelector(".tree [aria-current]")?.focus({ preventScroll: true });
+  }
+
+  async whole() {
+    const place = here();
+    this.record = (await ask("trajectory", { run: place.run, name: this.told.name, whole: "true" })).record;
+    this.choose(place);
+  }
 }
 
 async function copyRecord(run, name) {
@@ -83,26 +129,28 @@ function times(spent) {
   return [seconds(spent.wall), h("ul", { class: "times" }, cells)];
 }
 
-// shown: the run, what shows everything of a text that was cut, and the credit of the turns.
-function sequences(record, shown) {
-  if (!record.sequences.length && !record.calls.length) {
+// number: of the sequence that is shown. shown: the run, what shows everything of a text that was cut,
+// the credit of the turns, and the address.
+function text_of(record, number, shown) {
+  const { sequences, calls } = record;
+  if (!sequences.length && !calls.length) {
     return h("p", { class: "quiet" }, "No text of it was kept: an evaluation keeps the text of a few questions.");
   }
-  // A call is shown once: in the first sequence that has its action, since later ones may copy that.
-  const place = (call) => Math.max(0, record.sequences.findIndex((sequence) => wrote(sequence, call.turn)));
-  return [legend(record), record.sequences.map((sequence, number) => [
-    record.sequences.length > 1 && h("h2", {}, `Sequence ${number + 1}`, sequence.agent && ` of ${sequence.agent}`),
-    turns(sequence.segments, record.calls.filter((call) => place(call) === number), shown)])];
+  // A call is shown once: in the first sequence that has its action.
+  const of = (call) => Math.max(0, sequences.findIndex((one) => wrote(one, call.turn)));
+  const sequence = sequences[number];
+  return [tree(sequences, number, shown.place), legend(record, sequence),
+    turns(sequence?.segments ?? [], calls.filter((call) => of(call) === number), { ...shown, leaves: leaves(sequences, number, shown.place) })];
 }
 
 function wrote(sequence, turn) {
   return sequence.segments.some((one) => one.author === "model" && one.turn === turn);
 }
 
-function legend(record) {
-  const authors = new Set(record.sequences.flatMap((one) => one.segments.map((segment) => segment.author)));
+function legend(record, sequence) {
+  const authors = new Set(sequence?.segments.map((segment) => segment.author));
   const shades = [0, 2, 4, 6, 8, 9].map((level) => h("i", { class: `s${level}` }, " "));
-  const weighed = record.sequences.some((one) => one.segments.some((segment) => segment.logprobs));
+  const weighed = sequence?.segments.some((segment) => segment.logprobs);
   return h("p", { class: "legend" },
     [...authors].map((author) => h("span", { class: `mark by-${known(author)}` }, AUTHORS[author] ?? author)),
     weighed && h("span", { class: "scale" }, "probability of a token: 1", shades, "0"),
@@ -142,10 +190,11 @@ function segment(one, shown) {
   const notes = [plural(one.tokens ?? 0, "token"), one.version && `weights ${one.version}`, one.temperature !== undefined && one.temperature !== null && `T ${one.temperature}`,
     one.finish && (one.finish === "stop" ? `ended at ${one.matched ?? "its end"}` : one.finish), one.author === "model" && one.trainable === false && "carries no loss",
     one.media?.length > 0 && plural(one.media.length, "image")];
-  return h("div", { class: `segment by-${known(one.author)}` },
+  const forks = shown.leaves?.(one);
+  return [h("div", { class: `segment by-${known(one.author)}${one.author === "model" && one.trainable === false ? " untrained" : ""}` },
     h("p", { class: "who" }, h("b", {}, AUTHORS[one.author] ?? one.author),
       one.tokens !== undefined && h("span", {}, notes.filter(Boolean).join(", "))),
-    h("div", { class: "text", dir: "ltr" }, content(one, shown)));
+    h("div", { class: "text", dir: "ltr" }, content(one, shown))), forks];
 }
 
 function content(one, shown) {

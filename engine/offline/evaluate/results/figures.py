@@ -174,7 +174,9 @@ def _rates(all_of: Sequence[SetScores]) -> dict[str, dict[str, float | None]]:
     for own in all_of:
         pooled.include(own.rates)
     return {
-        name: {key: None if value is None else _digits(value) for key, value in one.items()}
+        name: {
+            key: _digits(value) if isinstance(value, float) else value for key, value in one.items()
+        }
         for name, one in pooled.shown().items()
     }
 

@@ -18,10 +18,10 @@ from typing import Any
 from engine.core.rollout.loop import SAMPLED
 from engine.errors import StartupError
 from engine.offline.evaluate.folder import EvaluationSettings, SuiteSize
-from engine.serving.evaluation.rates import RATES
 from engine.serving.evaluation.results import RowStates, earlier_rows, rows_file
 from engine.serving.evaluation.tally import BAD, ERRORED, RowState
 from engine.serving.json_lines import JsonLines
+from toolwright.reward_figures import RATES, SHARES
 
 REWARD = "reward"
 MOST_NAMED = 100
@@ -41,6 +41,8 @@ class MeasuredRow:
     parts: Mapping[str, float]
     """Parts of the reward, the reward itself included."""
     rates: Mapping[str, tuple[float, float]]
+    shares: frozenset[str]
+    """Names of the rates that are shares."""
     """(numerator, denominator) by name."""
     stop_reason: str
     calls: int
@@ -115,6 +117,7 @@ class SuiteRows:
                     str(name): (float(part), float(whole))
                     for name, (part, whole) in line.get(RATES, {}).items()
                 },
+                shares=frozenset(map(str, line.get(SHARES, ()))),
                 stop_reason=str(line["stop_reason"]),
                 calls=int(line["calls"]),
                 input_tokens=int(line.get("input_tokens", 0)),

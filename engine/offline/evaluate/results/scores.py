@@ -62,7 +62,7 @@ class SetScores:
         self.stops[row.stop_reason] += 1
         if row.rates:
             sums = self._rated.setdefault(row.question, {}) if self._clustered else None
-            self.rates.add(row.rates, sums)
+            self.rates.add(row.rates, sums, shares=row.shares)
         self.sampled.update(row.sampled)
         if self._clustered:
             self._counts[row.question] = self._counts.get(row.question, 0) + 1

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field, JsonValue, ValidationInfo, field_validator, model_validator
+from pydantic_core import PydanticKnownError
 
 from toolwright.credit.corrections import CORRECTIONS, CorrectionMode
 from toolwright.recipe.assignments import assignments
@@ -58,9 +59,14 @@ class Run(Table):
     name: str
     folder: Path = Field(description="everything that the run leaves; a second start resumes it")
     seed: int = 0
-    steps: int = Field(ge=0, description="weight versions to train")
     epochs: int | None = Field(
         default=None, ge=1, description="or how often each row of the tasks' files is read"
+    )
+    steps: int | None = Field(
+        default=None,
+        ge=0,
+        validate_default=True,
+        description="weight versions to train; without a value `Recipe.steps` counts them",
     )
     groups_per_step: int = Field(ge=1, description="groups (prompts) in one training batch")
     group_size: int = Field(ge=1, description="rollouts of one prompt")
@@ -83,6 +89,13 @@ class Run(Table):
 
     rules: ClassVar = (Either("steps", "epochs"),)
     synonyms: ClassVar = "run"
+
+    @field_validator("steps")
+    @classmethod
+    def _some_length(cls, steps: int | None, info: ValidationInfo) -> int | None:
+        if steps is None and info.data.get("epochs", 0) is None:
+            raise PydanticKnownError("missing")
+        return steps
 
     @field_validator("engine")
     @classmethod

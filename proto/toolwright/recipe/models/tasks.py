@@ -26,6 +26,8 @@ OPTIONS: Mapping[str, tuple[str, ...]] = {
     "group_hook": ("group_hook_options",),
 }
 """Options by the key of their function: they mean nothing without it."""
+SUBMITTED = "submitted"
+"""Value of `source` for tasks that clients submit."""
 NAMED = ("source", "reward")
 """Keys that every task needs. [task] may leave them out if each [tasks.NAME] has them."""
 
@@ -134,7 +136,7 @@ class TaskTable(Table):
     """Source of the questions, protocol and reward."""
 
     source: str = Field(
-        description="data.jsonl, data.parquet, or path.py:function / module:function"
+        description="data.jsonl, data.parquet, path.py:function / module:function, or submitted"
     )
     protocol: str = "engine.api:Tagged"
     protocol_options: dict[str, Any] = Field(default_factory=dict)

@@ -63,7 +63,9 @@ class SubmitTasksResponse(google.protobuf.message.Message):
     ACCEPTED_FIELD_NUMBER: builtins.int
     KNOWN_FIELD_NUMBER: builtins.int
     accepted: builtins.int
+    """Number of tasks that were new."""
     known: builtins.int
+    """Number of tasks that the engine had already."""
     def __init__(
         self,
         *,
@@ -93,7 +95,7 @@ class LeaseGroupsRequest(google.protobuf.message.Message):
     """The process that leases, as its GetPolicy named it."""
     @property
     def version(self) -> toolwright.common.v1.trajectory_pb2.WeightVersion:
-        """Version that the groups will be used at: the final staleness check."""
+        """Version that the groups will be used at: the final staleness check. Not for evaluation."""
 
     @property
     def wait(self) -> google.protobuf.duration_pb2.Duration:
@@ -182,6 +184,7 @@ class WatchEventsRequest(google.protobuf.message.Message):
 
     AFTER_FIELD_NUMBER: builtins.int
     after: builtins.int
+    """Only events with a higher number; 0 = from the oldest that the engine still has."""
     def __init__(
         self,
         *,
@@ -198,6 +201,7 @@ class WatchEventsResponse(google.protobuf.message.Message):
     SEQUENCE_NUMBER_FIELD_NUMBER: builtins.int
     EVENT_FIELD_NUMBER: builtins.int
     sequence_number: builtins.int
+    """Grows by one, and jumps where the engine is started again. Lost events are an event `gap`."""
     @property
     def event(self) -> toolwright.common.v1.trajectory_pb2.Event: ...
     def __init__(

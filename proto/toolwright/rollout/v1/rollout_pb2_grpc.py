@@ -83,7 +83,12 @@ class RolloutServiceServicer(object):
     """
 
     def SubmitTasks(self, request, context):
-        """Adds tasks. Idempotent by task id.
+        """Adds training tasks, all of a request or none. They are on disk when it answers. Idempotent by
+        task id.
+
+        INVALID_ARGUMENT / INVALID_REQUEST: the recipe's tasks come from elsewhere, or a task cannot be
+        used. FAILED_PRECONDITION / CALL_ID_REUSED: the id belongs to another task.
+        RESOURCE_EXHAUSTED / QUEUE_LIMIT: too many tasks wait.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -104,7 +109,7 @@ class RolloutServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def WatchEvents(self, request, context):
-        """Streams events: trajectories, groups, publishes, evaluations.
+        """Streams events: trajectories, groups, publishes, evaluations. It does not end by itself.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -29,7 +29,13 @@ class RolloutServiceStub:
         toolwright.rollout.v1.rollout_pb2.SubmitTasksRequest,
         toolwright.rollout.v1.rollout_pb2.SubmitTasksResponse,
     ]
-    """Adds tasks. Idempotent by task id."""
+    """Adds training tasks, all of a request or none. They are on disk when it answers. Idempotent by
+    task id.
+
+    INVALID_ARGUMENT / INVALID_REQUEST: the recipe's tasks come from elsewhere, or a task cannot be
+    used. FAILED_PRECONDITION / CALL_ID_REUSED: the id belongs to another task.
+    RESOURCE_EXHAUSTED / QUEUE_LIMIT: too many tasks wait.
+    """
 
     LeaseGroups: grpc.UnaryStreamMultiCallable[
         toolwright.rollout.v1.rollout_pb2.LeaseGroupsRequest,
@@ -47,7 +53,7 @@ class RolloutServiceStub:
         toolwright.rollout.v1.rollout_pb2.WatchEventsRequest,
         toolwright.rollout.v1.rollout_pb2.WatchEventsResponse,
     ]
-    """Streams events: trajectories, groups, publishes, evaluations."""
+    """Streams events: trajectories, groups, publishes, evaluations. It does not end by itself."""
 
     GetStatus: grpc.UnaryUnaryMultiCallable[
         toolwright.rollout.v1.rollout_pb2.GetStatusRequest,
@@ -79,7 +85,13 @@ class RolloutServiceAsyncStub:
         toolwright.rollout.v1.rollout_pb2.SubmitTasksRequest,
         toolwright.rollout.v1.rollout_pb2.SubmitTasksResponse,
     ]
-    """Adds tasks. Idempotent by task id."""
+    """Adds training tasks, all of a request or none. They are on disk when it answers. Idempotent by
+    task id.
+
+    INVALID_ARGUMENT / INVALID_REQUEST: the recipe's tasks come from elsewhere, or a task cannot be
+    used. FAILED_PRECONDITION / CALL_ID_REUSED: the id belongs to another task.
+    RESOURCE_EXHAUSTED / QUEUE_LIMIT: too many tasks wait.
+    """
 
     LeaseGroups: grpc.aio.UnaryStreamMultiCallable[
         toolwright.rollout.v1.rollout_pb2.LeaseGroupsRequest,
@@ -97,7 +109,7 @@ class RolloutServiceAsyncStub:
         toolwright.rollout.v1.rollout_pb2.WatchEventsRequest,
         toolwright.rollout.v1.rollout_pb2.WatchEventsResponse,
     ]
-    """Streams events: trajectories, groups, publishes, evaluations."""
+    """Streams events: trajectories, groups, publishes, evaluations. It does not end by itself."""
 
     GetStatus: grpc.aio.UnaryUnaryMultiCallable[
         toolwright.rollout.v1.rollout_pb2.GetStatusRequest,
@@ -131,7 +143,13 @@ class RolloutServiceServicer(metaclass=abc.ABCMeta):
         request: toolwright.rollout.v1.rollout_pb2.SubmitTasksRequest,
         context: _ServicerContext,
     ) -> typing.Union[toolwright.rollout.v1.rollout_pb2.SubmitTasksResponse, collections.abc.Awaitable[toolwright.rollout.v1.rollout_pb2.SubmitTasksResponse]]:
-        """Adds tasks. Idempotent by task id."""
+        """Adds training tasks, all of a request or none. They are on disk when it answers. Idempotent by
+        task id.
+
+        INVALID_ARGUMENT / INVALID_REQUEST: the recipe's tasks come from elsewhere, or a task cannot be
+        used. FAILED_PRECONDITION / CALL_ID_REUSED: the id belongs to another task.
+        RESOURCE_EXHAUSTED / QUEUE_LIMIT: too many tasks wait.
+        """
 
     @abc.abstractmethod
     def LeaseGroups(
@@ -155,7 +173,7 @@ class RolloutServiceServicer(metaclass=abc.ABCMeta):
         request: toolwright.rollout.v1.rollout_pb2.WatchEventsRequest,
         context: _ServicerContext,
     ) -> typing.Union[collections.abc.Iterator[toolwright.rollout.v1.rollout_pb2.WatchEventsResponse], collections.abc.AsyncIterator[toolwright.rollout.v1.rollout_pb2.WatchEventsResponse]]:
-        """Streams events: trajectories, groups, publishes, evaluations."""
+        """Streams events: trajectories, groups, publishes, evaluations. It does not end by itself."""
 
     @abc.abstractmethod
     def GetStatus(

@@ -11,6 +11,7 @@ import pytest
 
 from console.web.index import queries
 from console.web.index.entries import LONGEST_TEXT, of_trajectory
+from console.web.index.flips import flips
 from console.web.index.index import Index
 from console.web.index.queries import BadQuestion, Question
 from console.web.index.schema import open_index
@@ -277,3 +278,23 @@ def test_a_text_of_megabytes_is_searched_at_both_ends(run: Recorded) -> None:
     assert entry.texts.read.startswith("alpha")
     assert entry.texts.read.endswith("omega")
     assert entry.texts.wrote.startswith(CALL.action), "actions stand in for tokens without a text"
+
+
+def test_questions_that_changed_between_two_evaluations_are_found(
+    run: Recorded, index: Index
+) -> None:
+    for step, rewards in ((0, (0.0, 1.0, 1.0, 0.5)), (3, (1.0, 0.0, 1.0, 0.75)), (9, (1.0,) * 4)):
+        run.rows("held", step, [{"index": n, "reward": reward} for n, reward in enumerate(rewards)])
+    run.rows("once", 0, [{"index": 0}])
+    run.rows("held", 3, [{"index": 4, "errored": "down"}])
+    run.rows("held", 0, [{"index": 4}])
+    run.sample("held", 3, 1, ("prompt", "<|im_start|>user\nWhy?<|im_end|>\n"), ("model", "a"))
+    file = brought_up(index).file
+    found = flips(file, "held", None, 3)
+    assert found["suites"] == [{"name": "held", "steps": [0, 3, 9]}]
+    assert (found["rose"], found["fell"], found["same"]) == (2, 1, 1), "an error is no change"
+    assert [(row["name"], row["other"]) for row in found["rows"]] == [
+        (f"held@ab.0/{n}", f"held@ab.3/{n}") for n in (1, 0, 3)
+    ]
+    assert found["rows"][0]["question"] == "Why?"
+    assert flips(file, "nothing", 7, 7)["after"] == 9

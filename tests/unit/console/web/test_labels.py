@@ -137,6 +137,16 @@ def test_a_mean_and_its_error_are_those_of_the_rewards(run: Recorded) -> None:
     assert {y for line in success for y in line["y"]} == {1.0}
 
 
+def test_a_steps_rewards_are_shares_of_bins(run: Recorded) -> None:
+    rewards = ((0, 0.0), (0, 1.0), (0, 0.05), (0, 1.0), (4, 0.0), (4, 0.45), (4, float("nan")))
+    file = indexed(run, *(labelled(run, n, s, reward=r) for n, (s, r) in enumerate(rewards)))
+    lines = plots(file)["rewards"]["lines"]
+    assert {one["name"]: one["y"] for one in lines} == {
+        "0 to 0.05": [0.5, 0.333333], "0.45": [0.0, 0.333333], "1": [0.5, 0.0],
+    }  # fmt: skip
+    assert all(one["x"] == [0.0, 4.0] for one in lines)
+
+
 def test_rewards_beyond_squares_spoil_no_page(run: Recorded) -> None:
     rewards = (1e300, 1e300, -1e300, 1e300)
     file = indexed(

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import json
+import os
+import socket
+from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from console.machine.pids import pid_space
+from console.record.course import Began, CourseLog, ProcessRecord
 from console.record.run import read_folder
 from console.report.plot import Plot, extremes
 from console.web.app import as_json
 from console.web.measures import curves as curves_module
 from console.web.measures.curves import MOST_POINTS, curves
+from console.web.measures.log import MOST_BYTES, NoLog, log_of
 from console.web.measures.reading import Figures
 from tests.support import run_folders as written
 
@@ -100,6 +107,64 @@ def test_a_run_as_a_whole_tells_its_course_its_doubts_and_no_secret(tmp_path: Pa
     assert "50% of step 50 is masked (stops: answered 120, void 64, turns 8)" in found["doubts"]
     assert "console.environment.api_key" in found["settings"]["values"]
     assert "sk-secret" not in as_json(found).decode()
+
+
+def test_the_list_tells_a_run_that_goes_on_from_one_that_was_killed(tmp_path: Path) -> None:
+    written.whole(tmp_path)
+    figures = Figures(tmp_path, "a")
+    found = figures.summary()
+    assert (found["word"], found["steps"], found["reward"]) == ("done", written.STEPS, 1.0)
+    assert found["suites"][0]["title"] == "held out"
+    assert found["suites"][0]["after"]["mean"] == 0.9
+    assert found["rewards"][0] == [1, 0.02] and len(found["rewards"]) == written.STEPS
+    process = psutil.Process()
+    (tmp_path / "console/course.jsonl").unlink()
+    with CourseLog(tmp_path) as log:
+        start = Began(
+            at=1.0, pid=process.pid, created=process.create_time(), argv=(), recipe="",
+            overrides=(), host=socket.gethostname(), space=pid_space(),
+        )  # fmt: skip
+        log.began(start)
+        assert figures.summary()["word"] == "running"
+        running = figures.state
+        log.began(replace(start, pid=2**22 + 1))
+    assert figures.state != running
+    assert figures.summary()["word"] == "killed"
+
+
+def test_a_run_that_was_started_by_hand_goes_on_while_its_engine_logs(tmp_path: Path) -> None:
+    written.lines(tmp_path / "learner.jsonl", [written.step(1)])
+    log = tmp_path / "engine.jsonl"
+    log.touch()
+    figures = Figures(tmp_path, "a")
+    assert figures.summary()["word"] == "running"
+    running = figures.state
+    os.utime(log, (1.0, 1.0))
+    assert figures.state != running
+    assert figures.summary()["word"] == "unknown"
+
+
+def test_a_log_ends_where_it_ends_and_holds_no_secret(tmp_path: Path) -> None:
+    written.whole(tmp_path)
+    outside = tmp_path / "elsewhere.log"
+    outside.write_text("a stranger's", encoding="utf-8")
+    with CourseLog(tmp_path) as log:
+        for name in ("engine", "outside"):
+            file = outside if name == "outside" else tmp_path / "console/logs/engine.log"
+            log.process(ProcessRecord(name=name, what="", command="", state="ended", log=str(file)))
+    with pytest.raises(NoLog, match="cannot be read"):
+        log_of(tmp_path, "engine")
+    file = tmp_path / "console/logs/engine.log"
+    file.parent.mkdir()
+    many = "one more line\n" * MOST_BYTES
+    file.write_text(f"{many}TOOLWRIGHT_TOKEN=a-secret-word\nthe end\n", encoding="utf-8")
+    found = log_of(tmp_path, "engine")
+    assert found["text"].startswith("one more line\n") and found["text"].endswith("the end\n")
+    assert "a-secret-word" not in found["text"]
+    assert 0 < found["cut"] < file.stat().st_size
+    for name in ("outside", "nobody", "../engine"):
+        with pytest.raises(NoLog):
+            log_of(tmp_path, name)
 
 
 def test_figures_that_no_plot_takes_stand_at_the_end_and_are_bounded(

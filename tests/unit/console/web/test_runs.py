@@ -13,7 +13,7 @@ from console.errors import ConsoleError, RecordBroken
 from console.web import keeping
 from console.web.index import queries
 from console.web.keeping import Keeper
-from console.web.runs import Run, find_runs, open_runs
+from console.web.runs import NewRuns, Run, find_runs, open_runs
 from console.web.serving import serve
 from tests.support.recorded_runs import Recorded
 from tests.support.waiting import holds_for, until
@@ -67,6 +67,25 @@ async def test_growth_is_told_to_who_listens_and_nothing_is_read_for_nobody(
             await holds_for(0.1, lambda: not changed.is_set(), "silence where nothing comes")
     with pytest.raises(sqlite3.ProgrammingError):
         run.index.refresh()
+
+
+async def test_a_run_that_begins_is_shown_under_a_name_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeping, "LOOK_S", 0.01)
+    home = tmp_path / "runs"
+    first = opened(Recorded(home / "x" / "a").folder, tmp_path)
+    keeper = Keeper([first], NewRuns([home], tmp_path))
+    async with keeper.keeping():
+        with keeper.listening() as changed:
+            await until(lambda: first.whole, "the first reading")
+            changed.clear()
+            recorded = Recorded(home / "y" / "a")
+            recorded.journal([recorded.trajectory()])
+            await until(lambda: "y/a" in keeper.runs and keeper.runs["y/a"].whole, "the new run")
+            assert changed.is_set()
+    assert list(keeper.runs) == ["a", "y/a"], "links to a shown run still lead there"
+    assert queries.count(keeper.runs["y/a"].index.file) == 1
 
 
 async def test_an_index_that_cannot_be_written_is_a_remark_until_it_can(

@@ -155,7 +155,7 @@ def test_rates_have_errors_over_groups_and_two_recordings_are_compared(tmp_path:
     assert found["failed calls"]["rate"] == 1 / 8
     # Two groups: 1 of 3 calls and 2 of 5.
     error = math.sqrt(((1 - 3 * 3 / 8) ** 2 + (2 - 5 * 3 / 8) ** 2) * 2) / 8
-    malformed = {"rate": 3 / 8, "of": 8.0, "standard_error": pytest.approx(error)}
+    malformed = {"rate": 3 / 8, "of": 8.0, "standard_error": pytest.approx(error), "share": True}
     assert found["malformed calls"] == malformed
     # 1 of 1 and 0 of 1.
     assert found["disagreement"] == {"rate": 0.5, "of": 2.0, "standard_error": pytest.approx(0.5)}

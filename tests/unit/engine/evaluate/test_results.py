@@ -190,19 +190,28 @@ def test_answers_that_are_all_worth_0_are_doubted(
 
 def test_rates_have_their_own_denominators(tmp_path: Path) -> None:
     pairs = [[1, 4], [0, 0], [1, 1]]
-    rows = [row(n, 1.0, rates={"malformed": pair}) for n, pair in enumerate(pairs)]
+    also = {"shares": ["malformed"]}
+    rows = [row(n, 1.0, rates={"malformed": pair}, **also) for n, pair in enumerate(pairs)]
     folder = evaluation(tmp_path, {"nq": rows})
     found = write_results(folder, ResultOptions())
     (one,) = found["sets"]
     # Two questions have a whole: (1 - 0.4 * 4)^2 + (1 - 0.4)^2 = 0.72; sqrt(0.72 * 2 / 1) / 5.
     error = pytest.approx(0.24)
-    assert one["rates"] == {"malformed": {"rate": 0.4, "of": 5.0, "standard_error": error}}
+    assert one["rates"] == {
+        "malformed": {"rate": 0.4, "of": 5.0, "standard_error": error, "share": True}
+    }
     assert found["total"]["rates"] == one["rates"]
     assert "nq, rates: malformed 40.0% ± 24.0% of 5" in "\n".join(table(found))
     assert "40.0% ± 24.0% of 5" in (folder / "page.html").read_text(encoding="utf-8")
 
 
-def test_a_rate_above_1_is_no_percentage_and_sets_are_pooled(tmp_path: Path) -> None:
+def test_a_mean_below_1_is_no_percentage(tmp_path: Path) -> None:
+    rows = [row(n, rates={"likeness": [0.5, 1]}) for n in range(2)]
+    found = results(evaluation(tmp_path, {"nq": rows}), ResultOptions())
+    assert "nq, rates: likeness 0.5 ± 0 of 2" in table(found)
+
+
+def test_sets_are_pooled(tmp_path: Path) -> None:
     suites = {
         name: [row(n, rates={"query_length": [length, 1]}) for n, length in enumerate(lengths)]
         for name, lengths in (("nq", (40, 60)), ("hotpotqa", (90, 110)))
@@ -224,8 +233,12 @@ def test_samples_of_a_question_are_one_cluster_of_a_rate(tmp_path: Path) -> None
     assert one["rates"]["malformed"]["standard_error"] == pytest.approx(error)
 
 
+def faults(n: int) -> dict[str, list[int]]:
+    return {"malformed": [n == 0, 4], "disagreement": [0, 1]}
+
+
 def test_rates_stand_beside_the_faults_of_mtr(tmp_path: Path) -> None:
-    rows = [row(n, rates={"malformed": [n == 0, 4], "disagreement": [0, 1]}) for n in range(25)]
+    rows = [row(n, rates=faults(n), shares=["malformed"]) for n in range(25)]
     found = results(evaluation(tmp_path, {"heldout": rows}), ResultOptions())
     lines = PaperTables(tables=["mtr:check-faults"]).lines(found)
     ours = next(line.split() for line in lines if line.startswith("ours "))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.serving.evaluation.rates import MOST_RATES, Rates, rates_of
+from engine.serving.evaluation.rates import MOST_RATES, Rates, rates_of, shares_of
 from engine.serving.evaluation.results import cut_texts
 from engine.serving.evaluation.tally import RowState, SuiteTally, state_of
 from toolwright.types import Event
@@ -73,11 +73,12 @@ def test_a_wrong_answer_is_measured() -> None:
 def test_a_rate_is_the_sum_of_parts_over_the_sum_of_wholes() -> None:
     tally = SuiteTally()
     for pair in ([1, 4], [0, 0], [1, 1]):
-        tally.add(row(1.0, rates={"malformed": pair}))
+        tally.add(row(1.0, rates={"malformed": pair, "length": [8, 1]}, shares=["malformed"]))
     tally.add(row(1.0))
     tally.add(row(0.0, errored="away", rates={"malformed": [9, 9]}))
     assert tally.summary()["rates"] == {
-        "malformed": {"rate": 0.4, "of": 5.0, "standard_error": pytest.approx(0.24)}
+        "malformed": {"rate": 0.4, "of": 5.0, "standard_error": pytest.approx(0.24), "share": True},
+        "length": {"rate": 8.0, "of": 3.0, "standard_error": 0.0},
     }
 
 
@@ -104,6 +105,8 @@ def test_a_rate_of_nothing_is_left_out() -> None:
 )
 def test_an_entry_is_two_numbers(value: Any, found: list[float] | None) -> None:
     event = Event(kind="rates", turn=0, data={"a": value})
+    share = Event(kind="shares", turn=0, data={"a": value})
+    assert shares_of([event, share]) == ([] if found is None else ["a"])
     assert rates_of([event, Event(kind="measured", turn=0, data={"b": [1, 1]})]) == (
         {} if found is None else {"a": found}
     )

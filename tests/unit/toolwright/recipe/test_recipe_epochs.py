@@ -37,7 +37,7 @@ def rows(file: Path, count: int) -> None:
 
 
 def steps(file: Path, *overrides: str) -> int:
-    return load_recipe(file, overrides).shared.run.steps
+    return load_recipe(file, overrides).steps
 
 
 @pytest.mark.parametrize(("count", "expected"), [(1, 1), (6, 3), (7, 4), (8, 4)])
@@ -98,6 +98,7 @@ def test_every_process_writes_the_same_steps(tmp_path: Path) -> None:
             {"source": "./task.py:rows"},
             "task.source = './task.py:rows' is a function: set run.steps",
         ),
+        ({"source": "submitted"}, "task.source = 'submitted' is not a file: set run.steps"),
         ({"source": "none.jsonl"}, "none.jsonl cannot be read .*make the file first, or set"),
         ({"source": "cut.parquet"}, "cut.parquet cannot be read .*is not Parquet"),
     ],
@@ -105,7 +106,7 @@ def test_every_process_writes_the_same_steps(tmp_path: Path) -> None:
 def test_rows_that_cannot_be_counted(tmp_path: Path, task: dict[str, str], words: str) -> None:
     (tmp_path / "cut.parquet").write_bytes(b"PAR1")
     with pytest.raises(RecipeError, match=words):
-        load_recipe(recipe(tmp_path, task=task))
+        steps(recipe(tmp_path, task=task))
     assert steps(recipe(tmp_path, task=task), "run.steps=1") == 1
 
 
@@ -114,3 +115,20 @@ def test_epochs_are_at_least_one(tmp_path: Path, epochs: Any) -> None:
     rows(tmp_path / "rows.jsonl", 8)
     with pytest.raises(RecipeError, match=r"run\.epochs"):
         load_recipe(recipe(tmp_path), (f"run.epochs={epochs}",))
+
+
+def test_rows_are_counted_where_the_steps_are_read(tmp_path: Path) -> None:
+    read = load_recipe(recipe(tmp_path))
+    rows(tmp_path / "rows.jsonl", 8)
+    counted = read.counted()
+    (tmp_path / "rows.jsonl").unlink()
+    assert counted.steps == counted.shared.run.steps == 4
+    with pytest.raises(RecipeError, match="make the file first"):
+        _ = read.steps
+
+
+def test_a_run_has_a_length(tmp_path: Path) -> None:
+    file = tmp_path / "recipe.toml"
+    file.write_text(to_toml(merged(TABLES, {"run": {"epochs": None}})), encoding="utf-8")
+    with pytest.raises(RecipeError, match=r"run\.steps: missing"):
+        load_recipe(file)

@@ -110,7 +110,9 @@ def test_a_preset_alone_has_no_doubts(tmp_path: Path, preset: str) -> None:
     assert "warning" not in said(tmp_path, extends=[preset], sft={"data": "x"})
 
 
-@pytest.mark.parametrize("page", ["your-own-run", "recipe", "advantages"])
+@pytest.mark.parametrize(
+    "page", ["your-own-run", "warm-up", "ablations", "on-gpus", "recipe", "advantages"]
+)
 def test_what_the_docs_show_has_no_doubts(tmp_path: Path, page: str) -> None:
     (tmp_path / "base.toml").write_text(to_toml(TABLES), encoding="utf-8")
     text = (DOCS / "train" / f"{page}.md").read_text(encoding="utf-8")

@@ -25,10 +25,9 @@ _MODES = {stat.S_IFLNK | 0o777, stat.S_IFREG | 0o755, stat.S_IFREG | 0o644}
 
 
 class Archives:
-    """`most`: bytes of an archive, and of what is in it."""
-
     def __init__(self, most: int, sandbox: SandboxConfig | None = None) -> None:
-        self._most = most
+        self.most = most
+        """Largest archive, and largest content of one, in bytes."""
         self._pool = ConfinedPool(
             "toolsvc.tools.swe.verifying.parser",
             count=_AT_ONCE,
@@ -50,7 +49,7 @@ class Archives:
             try:
                 with await asyncio.to_thread(file_of, data) as file:
                     answer = await jobs.run(
-                        str(self._most), file, seconds=_SECONDS, most=self._most + _TABLE_BYTES
+                        str(self.most), file, seconds=_SECONDS, most=self.most + _TABLE_BYTES
                     )
             except InputFailed as error:
                 raise BadTree(f"its archive cannot be read: {error}") from error

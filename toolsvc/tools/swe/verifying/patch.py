@@ -9,18 +9,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Collection
 
-from toolwright.reading.patches import changed_paths
-
-PATCH = "tests.patch"
-"""In the verification's folder."""
 IN_BOX = ".toolwright-tests.patch"
 """In the fresh box, until it is applied."""
-
-
-def patched_paths(patch: str) -> set[str]:
-    """The files that the patch changes, adds, removes, or renames (by both names). Raises
-    ValueError for a patch whose files cannot be read."""
-    return {path for pair in changed_paths(patch) for path in pair}
 
 
 def application() -> str:

@@ -21,6 +21,7 @@ import time
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import structlog
@@ -31,13 +32,7 @@ from toolsvc.tools.files import FILE_MODE, Entry, TreeError, read_tree
 from toolsvc.tools.swe.boxes.box import Box, BoxError
 from toolsvc.tools.swe.verifying.archives import Archives
 from toolsvc.tools.swe.verifying.parser import BadTree
-from toolsvc.tools.swe.verifying.patch import (
-    IN_BOX,
-    PATCH,
-    application,
-    archive_of,
-    patched_paths,
-)
+from toolsvc.tools.swe.verifying.patch import IN_BOX, application, archive_of
 from toolsvc.tools.swe.verifying.report import PYTEST, hides_a_failure, read_report
 from toolsvc.tools.swe.verifying.settings import pytest_file, pytest_options
 from toolsvc.tools.swe.verifying.tampering import tampering
@@ -48,10 +43,11 @@ from toolsvc.tools.swe.verifying.tree import (
     compare,
     without,
 )
-from toolsvc.tools.swe.verifying.verification_file import FILE, VerificationFile
+from toolsvc.tools.swe.verifying.verification_file import VerificationFile
+from toolwright.reading.patches import changed_paths
+from toolwright.reading.verification_folder import FILES, PATCH, SETTINGS
 from toolwright.types import ToolErrorKind
 
-FILES = "files"
 _OUTPUT_BYTES = 16 * 1024 * 1024
 _COPY_SECONDS = 60.0
 _LIST = ".toolwright-removed"
@@ -59,7 +55,7 @@ _LIST = ".toolwright-removed"
 log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Verification:
     """`overlay`: the verifier's own files, which go over the submission's. `patch`: a change of the
     repository's tests, which is made in the fresh box first; empty without one."""
@@ -68,6 +64,14 @@ class Verification:
     file: VerificationFile
     overlay: tuple[Entry, ...]
     patch: str = ""
+
+    @cached_property
+    def patched_paths(self) -> frozenset[str]:
+        """Paths of the files that the patch changes, adds, removes, or renames (by both names).
+
+        Raises ValueError for a patch whose files cannot be read.
+        """
+        return frozenset(path for pair in changed_paths(self.patch) for path in pair)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,89 +90,136 @@ class Verdict:
 def read_verification(folder: Path, name: str, limit: int) -> Verification:
     """Raises Refused if it cannot be read: the operator has to fix it."""
     try:
-        file = VerificationFile.model_validate(tomllib.loads((folder / FILE).read_text("utf-8")))
+        file = VerificationFile.model_validate(
+            tomllib.loads((folder / SETTINGS).read_text("utf-8"))
+        )
         files = read_tree(folder / FILES, limit) if (folder / FILES).exists() else []
         patch = (folder / PATCH).read_text("utf-8") if (folder / PATCH).exists() else ""
-        patched_paths(patch)
+        # Without its folders: they are made with the files, and must not be cleared for them.
+        overlay = tuple(entry for entry in files if not stat.S_ISDIR(entry.mode))
+        read = Verification(name=name, file=file, overlay=overlay, patch=patch)
+        _ = read.patched_paths
     except (OSError, ValueError, ValidationError, TreeError) as error:
         raise Refused(
             Reason.INVALID_REQUEST, f"verification {name!r}: {error}", subject=name
         ) from error
-    # Without its folders: they are made with the files, and must not be cleared for them.
-    overlay = tuple(entry for entry in files if not stat.S_ISDIR(entry.mode))
-    return Verification(name=name, file=file, overlay=overlay, patch=patch)
+    return read
 
 
-async def submitted_tree(box: Box, archives: Archives, most: int, session: str) -> dict[str, Entry]:
-    """The tree as the policy leaves it, after all that it left running has ended. Raises BadTree if
-    it cannot be read; BoxGone, PoolFull, PoolDown."""
-    try:
-        await box.exec("kill -9 -1", limit=_COPY_SECONDS, keep=0)
-        data = await box.read(archive_command(), limit=_COPY_SECONDS, most=most)
-    except BoxError as error:
-        raise BadTree(str(error)) from error
-    tree = await archives.read(data, session)
-    check_places(tree)
-    return tree
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoxSetup:
+    """Lines of bash for a box."""
+
+    activation: str = ""
+    """Before each command: activates the environment of the repository."""
+    preparation: str = ""
+    """Once, when the box starts; contains the activation."""
 
 
-async def judge(
-    fresh: Box,
-    tree: dict[str, Entry],
-    verification: Verification,
-    archives: Archives,
-    most: int,
-    session: str,
-    activation: str = "",
-) -> Verdict:
-    """Runs the tests on a submission in a box that holds the untouched repository. `activation`:
-    lines of bash before the command. Raises BoxError, BoxGone, PoolFull or PoolDown for a failure
-    that is not the submission's."""
-    file = verification.file
-    hidden = [path for path in file.hidden if not path.startswith(("/", "~"))]
-    archive = await fresh.read(archive_command(), limit=_COPY_SECONDS, most=most)
-    base = await archives.read(archive, session)
-    overlay = await _patched(fresh, verification, archives, most, session)
-    overlay |= {entry.path: entry for entry in verification.overlay}
-    config = _config(verification, base | overlay)
-    if config in base:
-        overlay.setdefault(config, base[config])
-    ours = {*overlay, *hidden, *patched_paths(verification.patch)}
-    submission = await asyncio.to_thread(compare, without(base, hidden), tree)
-    if file.edited_tests == "replaced":
-        submission = replace(
-            submission,
-            written=tuple(without({one.path: one for one in submission.written}, ours).values()),
-            removed=tuple(without(dict.fromkeys(submission.removed), ours)),
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verifier:
+    """Verifies the submission of one session."""
+
+    verification: Verification
+    archives: Archives
+    setup: BoxSetup
+    session: str
+
+    async def submitted_tree(self, box: Box) -> dict[str, Entry]:
+        """The tree as the policy leaves it, after all that it left running has ended.
+
+        Raises BadTree if it cannot be read, BoxGone, PoolFull, PoolDown.
+        """
+        try:
+            await box.exec("kill -9 -1", limit=_COPY_SECONDS, keep=0)
+            tree = await self._tree(box, archive_command())
+        except BoxError as error:
+            raise BadTree(str(error)) from error
+        check_places(tree)
+        return tree
+
+    async def judge(self, fresh: Box, tree: dict[str, Entry]) -> Verdict:
+        """Runs the tests on a submission in a box that holds the untouched repository.
+
+        Raises BoxError, BoxGone, PoolFull or PoolDown for a failure that is not the submission's.
+        """
+        file = self.verification.file
+        hidden = [path for path in file.hidden if not path.startswith(("/", "~"))]
+        base = await self._tree(fresh, archive_command())
+        overlay = await self._patched(fresh)
+        overlay |= {entry.path: entry for entry in self.verification.overlay}
+        config = _config(self.verification, base | overlay)
+        if config in base:
+            overlay.setdefault(config, base[config])
+        ours = {*overlay, *hidden, *self.verification.patched_paths}
+        submission = await asyncio.to_thread(compare, without(base, hidden), tree)
+        if file.edited_tests == "replaced":
+            written = {one.path: one for one in submission.written}
+            submission = replace(
+                submission,
+                written=tuple(without(written, ours).values()),
+                removed=tuple(without(dict.fromkeys(submission.removed), ours)),
+            )
+        touched = tampering(submission, ours, file.protected)
+        wanted = len(file.wanted)
+        if touched:
+            why = f"it changed {', '.join(touched[:10])}"
+            return Verdict(solved=False, why=why, tampered=len(touched), wanted=wanted)
+        try:
+            await _lay(fresh, submission, list(overlay.values()))
+        except BoxError as error:
+            return Verdict(solved=False, why=f"it cannot be laid out: {error}", wanted=wanted)
+        return await self._run(fresh, config)
+
+    async def _tree(self, box: Box, command: str) -> dict[str, Entry]:
+        """The tree in the archive that the command writes to standard output."""
+        data = await box.read(command, limit=_COPY_SECONDS, most=self.archives.most)
+        return await self.archives.read(data, self.session)
+
+    async def _patched(self, fresh: Box) -> dict[str, Entry]:
+        """The files of the test patch, as they are after it. Raises BoxError if it does not apply:
+        it is not of this image."""
+        own = self.verification
+        if not own.patch:
+            return {}
+        await fresh.write([Entry(IN_BOX, FILE_MODE, own.patch.encode())])
+        try:
+            await fresh.read(application(), limit=_COPY_SECONDS, most=0)
+        except BoxError as error:
+            raise BoxError(f"{PATCH} of {own.name!r} does not apply: {error}") from error
+        return await self._tree(fresh, archive_of(own.patched_paths))
+
+    async def _run(self, fresh: Box, config: str | None) -> Verdict:
+        file = self.verification.file
+        wanted = len(file.wanted)
+        command = self.setup.activation + file.command
+        if file.report in PYTEST:
+            command = f"{pytest_options(config)}\n{command}"
+        started = time.perf_counter()
+        try:
+            ran = await fresh.exec(command, limit=file.seconds, keep=_OUTPUT_BYTES)
+        except BoxError as error:
+            return Verdict(solved=False, why=f"the tests could not begin: {error}", wanted=wanted)
+        seconds = time.perf_counter() - started
+        output = ran.output.decode("utf-8", "replace")
+        statuses, unmet = await asyncio.to_thread(_judged, file, output)
+        why = ""
+        if ran.kind is not ToolErrorKind.NONE or ran.dropped:
+            ended = "too much output" if ran.dropped else ran.kind.name
+            why = f"the tests ended: {ran.lost or ended}"
+        elif hides_a_failure(file.report, ran.code, statuses):
+            why = "the tests ended with exit code 1, and their log reports no failure"
+        elif unmet:
+            why = ", ".join(f"{test}: {status}" for test, status in list(unmet.items())[:10])
+            log.info("not solved", why=why, exit_code=ran.code, tail=output[-500:])
+        return Verdict(
+            solved=not why,
+            why=why,
+            passed=len(file.wanted.keys() - unmet.keys()),
+            wanted=wanted,
+            seconds=seconds,
+            timed_out=ran.kind is ToolErrorKind.TIMEOUT,
         )
-    touched = tampering(submission, ours, file.protected)
-    wanted = len(file.wanted)
-    if touched:
-        why = f"it changed {', '.join(touched[:10])}"
-        return Verdict(solved=False, why=why, tampered=len(touched), wanted=wanted)
-    try:
-        await _lay(fresh, submission, list(overlay.values()))
-    except BoxError as error:
-        return Verdict(solved=False, why=f"it cannot be laid out: {error}", wanted=wanted)
-    return await _run(fresh, file, config, wanted, activation)
-
-
-async def _patched(
-    fresh: Box, verification: Verification, archives: Archives, most: int, session: str
-) -> dict[str, Entry]:
-    """The files of the test patch, as they are after it. Raises BoxError if it does not apply: it
-    is not of this image."""
-    if not verification.patch:
-        return {}
-    await fresh.write([Entry(IN_BOX, FILE_MODE, verification.patch.encode())])
-    try:
-        await fresh.read(application(), limit=_COPY_SECONDS, most=0)
-    except BoxError as error:
-        raise BoxError(f"{PATCH} of {verification.name!r} does not apply: {error}") from error
-    data = await fresh.read(
-        archive_of(patched_paths(verification.patch)), limit=_COPY_SECONDS, most=most
-    )
-    return await archives.read(data, session)
 
 
 def _config(verification: Verification, tree: dict[str, Entry]) -> str | None:
@@ -196,39 +247,6 @@ async def _lay(fresh: Box, submission: Submission, overlay: Sequence[Entry]) -> 
     remove = f"xargs -0 rm -rf -- < {_LIST} && rm {_LIST}"
     await fresh.read(remove, limit=_COPY_SECONDS, most=0)
     await fresh.write([*submission.written, *overlay])
-
-
-async def _run(
-    fresh: Box, file: VerificationFile, config: str | None, wanted: int, activation: str
-) -> Verdict:
-    command = activation + file.command
-    if file.report in PYTEST:
-        command = f"{pytest_options(config)}\n{command}"
-    started = time.perf_counter()
-    try:
-        ran = await fresh.exec(command, limit=file.seconds, keep=_OUTPUT_BYTES)
-    except BoxError as error:
-        return Verdict(solved=False, why=f"the tests could not begin: {error}", wanted=wanted)
-    seconds = time.perf_counter() - started
-    output = ran.output.decode("utf-8", "replace")
-    statuses, unmet = await asyncio.to_thread(_judged, file, output)
-    why = ""
-    if ran.kind is not ToolErrorKind.NONE or ran.dropped:
-        ended = "too much output" if ran.dropped else ran.kind.name
-        why = f"the tests ended: {ran.lost or ended}"
-    elif hides_a_failure(file.report, ran.code, statuses):
-        why = "the tests ended with exit code 1, and their log reports no failure"
-    elif unmet:
-        why = ", ".join(f"{test}: {status}" for test, status in list(unmet.items())[:10])
-        log.info("not solved", why=why, exit_code=ran.code, tail=output[-500:])
-    return Verdict(
-        solved=not why,
-        why=why,
-        passed=len(file.wanted.keys() - unmet.keys()),
-        wanted=wanted,
-        seconds=seconds,
-        timed_out=ran.kind is ToolErrorKind.TIMEOUT,
-    )
 
 
 def _judged(file: VerificationFile, output: str) -> tuple[dict[str, str], dict[str, str]]:

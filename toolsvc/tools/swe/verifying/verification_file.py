@@ -14,7 +14,6 @@ from toolsvc.tools.swe.verifying.logs.statuses import PASSED, SKIPPED
 from toolsvc.tools.swe.verifying.report import Report
 from toolsvc.tools.swe.verifying.tampering import PROTECTED
 
-FILE = "verification.toml"
 _NOT_RUN = "not run"
 
 
