@@ -19,8 +19,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ingress.types import Message, ModelRequest
+from toolwright.ingress.limits import DIGEST_BYTES
 
-DIGEST_BYTES = 16
 _EXACT = 2**53
 BILLING = "x-anthropic-billing-header:"
 """Beginning of a line of system messages that Claude Code changes at each request."""
@@ -48,7 +48,8 @@ class ReplyDigests(NamedTuple):
 
 def digests_of(request: ModelRequest, options: Mapping[str, Any]) -> Digests:
     """options: variables of the chat template, as the recipe sets them."""
-    root = _digest(b"root", _json([request.tools, dict(options)]))
+    head = [request.tools, dict(options)] if request.raw is None else "raw"
+    root = _digest(b"root", _json(head))
     chain, last = [], root
     for message in request.messages:
         last = _digest(last, _json(canonical(message)))

@@ -28,6 +28,10 @@ def serve(
     listen: Annotated[
         str, typer.Option(help="host:port; default: the recipe's ingress.address")
     ] = "",
+    workers: Annotated[
+        int, typer.Option(help="processes that share the address; default: ingress.workers")
+    ] = 0,
+    worker: Annotated[bool, typer.Option("--worker", hidden=True)] = False,
 ) -> None:
     """Serve agents until SIGTERM.
 
@@ -37,12 +41,18 @@ def serve(
     try:
         read = load_recipe(recipe, set_ or ())
         table = read.table("ingress", IngressTable)
-        table = table.model_copy(update={"address": listen or table.address})
-        from ingress.serving import log_to_stderr
+        changes = {"address": listen or table.address, "workers": workers or table.workers}
+        table = IngressTable.model_validate({**table.model_dump(), **changes})
+        from ingress.serving import log_to_stderr, serve_many
         from ingress.serving import serve as serve_agents
 
         log_to_stderr()
-        loop.run(serve_agents(read, table))
+        if worker or table.workers == 1:
+            loop.run(serve_agents(read, table, worker=worker))
+        else:
+            words = ["-m", "ingress.cli", "serve", str(recipe), "--worker"]
+            words += [word for one in set_ or () for word in ("--set", one)]
+            loop.run(serve_many(words, table))
     except (StartError, ListenError, RecipeError, OSError) as error:
         print(f"ingress: {error}", file=sys.stderr)
         raise typer.Exit(1) from error

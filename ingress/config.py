@@ -31,3 +31,4 @@ class IngressTable(ProcessTable):
     threads: int = Field(
         default=2, ge=1, le=64, description="that render and encode; each reads the tokenizer"
     )
+    workers: int = Field(default=1, ge=1, le=64, description="processes that share the address")

@@ -16,14 +16,15 @@ from collections import defaultdict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Any, cast
+from itertools import count
+from typing import Any, TypeVar, cast
 
 import grpc.aio
 import structlog
 
 from toolwright.ingress.v1 import ingress_pb2 as pb
 from toolwright.ingress.v1 import ingress_pb2_grpc
-from toolwright.rpc.channel import backoff, may_retry
+from toolwright.rpc.channel import backoff, call, may_retry
 from toolwright.rpc.errors import ServiceError, TransportError, from_rpc_error
 from toolwright.wire import pack, unpack
 
@@ -31,6 +32,7 @@ log = structlog.get_logger("ingress")
 
 MakePrompt = Callable[[pb.Attached], Awaitable[pb.Prompt]]
 MakeReply = Callable[[], Awaitable[pb.Reply]]
+Answer = TypeVar("Answer")
 Event = pb.Delta | pb.Finished | pb.Durable
 
 
@@ -50,6 +52,10 @@ class _Progress:
     """The prompt was sent: the engine may have the call."""
     seen: dict[int, array[int]] = field(default_factory=lambda: defaultdict(lambda: array("i")))
     """Ids that came, by choice."""
+
+
+UNARY_SECONDS = 60.0
+"""Deadline of a request that is no model call, after its own wait."""
 
 
 class EngineLink:
@@ -88,6 +94,46 @@ class EngineLink:
             await asyncio.sleep(backoff(failures, found))
             failures += 1
             ask = _again(ask) if progress.prompted else ask
+
+    async def use_of_key(self, key: str) -> pb.KeyUse.ValueType:
+        """What a key is for. Waits for an engine that is away. Raises ServiceError for a key that
+        this run did not make, or TransportError."""
+        request = pb.CheckKeyRequest(key=key)
+        found: pb.CheckKeyResponse = await self._answer(self._stub.CheckKey, request)
+        return found.use
+
+    async def take(self, request: pb.TakeRequest, wait: float) -> pb.TakeResponse:
+        """A trajectory; no key after `wait` seconds without one. Raises as `use_of_key`."""
+        found: pb.TakeResponse = await self._answer(
+            self._stub.Take, request, timeout=wait + UNARY_SECONDS
+        )
+        return found
+
+    async def report(self, request: pb.ReportRequest) -> None:
+        """Reports a reward; the engine has it on disk. Raises as `use_of_key`."""
+        await self._answer(self._stub.Report, request)
+
+    async def end(self, request: pb.EndedRequest) -> int:
+        """Ends a trajectory; the number of its calls. Raises as `use_of_key`."""
+        found: pb.EndedResponse = await self._answer(self._stub.Ended, request)
+        return found.calls
+
+    async def _answer(
+        self,
+        method: Callable[..., Awaitable[Answer]],
+        request: Any,
+        timeout: float = UNARY_SECONDS,
+    ) -> Answer:
+        """The response to a request that may be repeated. An outage of the engine delays it."""
+        for failures in count():
+            try:
+                return await call(method, request, timeout=timeout)
+            except (ServiceError, TransportError) as error:
+                if not may_retry(error):
+                    raise
+                log.info("engine does not answer", failures=failures, error=str(error))
+                await asyncio.sleep(backoff(failures, error))
+        raise AssertionError("unreachable")
 
     async def _once(
         self, ask: pb.Ask, prompt: MakePrompt, reply: MakeReply, progress: _Progress

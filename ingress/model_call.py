@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import replace
+from itertools import count
 from typing import Any
 
 from ingress.canon import Digests, agent_label, call_id, digests_of, reply_digests
@@ -17,12 +18,15 @@ from ingress.config import ASIDE, POLICY, IngressTable
 from ingress.errors import ApiError, wrong
 from ingress.link import CallLost, EngineLink, Event, ids_message
 from ingress.readers.registry import calls_required, chosen, make_reader
+from ingress.response_ids import response_id
 from ingress.text.completion import Completion, message_of
 from ingress.text.rendering import in_call_order
 from ingress.text.tails import PromptIds, Tails
 from ingress.text.workers import TextWorkers
 from ingress.types import (
+    Begun,
     CallEnd,
+    CallEvent,
     Complete,
     Constraint,
     End,
@@ -38,7 +42,9 @@ from ingress.types import (
 )
 from toolwright.chat.tokenizer import ChatTokenizer
 from toolwright.common.v1 import trajectory_pb2
+from toolwright.ingress.limits import MOST_RESULT
 from toolwright.ingress.v1 import ingress_pb2 as pb
+from toolwright.process.backoff import Backoff
 from toolwright.wire import unpack
 
 
@@ -72,28 +78,39 @@ class ModelCall:
 
     async def events(
         self, link: EngineLink, *, key: str, agent: str, retry: bool
-    ) -> AsyncGenerator[Said | CallEnd]:
-        """Pieces as they are certain, if the client streams; then the end.
+    ) -> AsyncGenerator[CallEvent]:
+        """Begun; pieces as they are certain, if the client streams; then the end. Begun comes again
+        if a call that is not streamed begins again.
 
         retry: the client marked the request as a retry. Raises ApiError, ServiceError,
         TransportError or CallLost.
         """
         ask = self._ask(key, agent, retry=retry)
-        while True:
+        begun: Begun | None = None
+        for tries in count():
             self._begin()
             stream = link.generate(ask, self._prompt, self._reply)
             try:
                 async with aclosing(stream):
                     async for event in stream:
+                        if (first := self._begun(key, event)) not in (None, begun):
+                            yield (begun := first)
                         for said in await self._read(event):
                             yield said
             except CallLost:
                 if self.request.stream:
                     raise
                 ask.retry = True  # the client has seen nothing: the new sample is as good
+                await asyncio.sleep(LOST_BACKOFF.pause(tries))
             else:
                 break
         yield CallEnd(completions=tuple(one.complete() for one in self._choices), usage=self._usage)
+
+    def _begun(self, key: str, event: Event) -> Begun | None:
+        if isinstance(event, pb.Durable):
+            return None
+        node = event.node - event.choice
+        return Begun(response=response_id(key, self._digests.request, node))
 
     def _begin(self) -> None:
         self._choices = [self._choice(number) for number in range(self.request.n)]
@@ -113,7 +130,8 @@ class ModelCall:
                 prompt_tokens=event.prompt_tokens,
                 completion_tokens=self._usage.completion_tokens + event.completion_tokens,
             )
-        return self._choices[event.choice].take(event, shown=self.request.logprobs)
+        shown = self.request.logprobs or self.request.token_ids
+        return self._choices[event.choice].take(event, shown=shown)
 
     def _choice(self, number: int) -> _Choice:
         request, tokenizer = self.request, self._text.tokenizer
@@ -123,7 +141,7 @@ class ModelCall:
             make_reader(self._table.tools, tools),
             stops=request.stops,
             turn_ends=tokenizer.turn_ends,
-            thought=tokenizer.thought,
+            thought=tokenizer.thought if request.raw is None else None,
             thinking=self._text.thinking,
         )
         return _Choice(number, completion, self._digests, tokenizer)
@@ -166,9 +184,12 @@ class ModelCall:
     async def _prompt(self, attached: pb.Attached) -> pb.Prompt:
         """Ids of the prompt. Raises ApiError if the template refuses the messages."""
         matched = attached.matched if attached.HasField("node") else 0
+        raw = self.request.raw
         new = self.request.messages[matched:]
 
         def encode(tails: Tails) -> tuple[bool, PromptIds]:
+            if raw is not None:
+                return False, tails.raw(raw)
             if attached.HasField("node") and self._text.tails:
                 tail = tails.tail(new, self.request.tools, turn_ended=attached.turn_ended)
                 if tail is not None:
@@ -178,26 +199,27 @@ class ModelCall:
         try:
             is_tail, found = await self._text.workers.run(encode)
         except ValueError as error:
-            raise ApiError(str(error), param="messages") from error
+            raise ApiError(str(error), param="messages" if raw is None else "prompt") from error
         except RecursionError as error:
             raise ApiError(_TOO_DEEP) from error
         ids = ids_message(found.token_ids, [(one.value, count) for one, count in found.authors])
         results = [
-            pb.ReadResult(id=one.call_id, text=one.text[:_LONGEST_RESULT])
+            pb.ReadResult(id=one.call_id, text=one.text[:MOST_RESULT])
             for one in new
             if one.role == "tool"
         ]
-        return pb.Prompt(results=results, **{"tail" if is_tail else "fresh": ids})
+        kind = "tail" if is_tail else "fresh"
+        return pb.Prompt(results=results, by_prefix=raw is not None, **{kind: ids})
 
     async def _reply(self) -> pb.Reply:
         return pb.Reply(completions=[one.canonical() for one in self._choices])
 
 
+LOST_BACKOFF = Backoff(0.05, 5.0)
+"""Pauses before a lost call begins again."""
 _MANY_BYTES = 4 << 11
 """Bytes of ids that take some 2 ms to decode, and as long to read."""
 _TOO_DEEP = "the request is nested too deeply"
-_LONGEST_RESULT = 64 << 10
-"""Characters of a tool's result that the record keeps."""
 
 
 class _Choice:
@@ -221,7 +243,7 @@ class _Choice:
         if shown:
             logprobs = unpack(event.logprobs, "f")
             self._logprobs += [
-                TokenLogprob(token=self._tokenizer.decode([one]), logprob=logprob)
+                TokenLogprob(token=self._tokenizer.decode([one]), logprob=logprob, token_id=one)
                 for one, logprob in zip(ids, logprobs, strict=True)
             ]
         pieces = self._completion.feed(ids)

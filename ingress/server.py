@@ -4,6 +4,7 @@ A key names a trajectory. It stands in the path (`/t/KEY/v1/...`, `/t/KEY/a/AGEN
 bearer token or `x-api-key` of `/v1/...`.
 
 Invariants
+- A key is checked before anything of a body is read.
 - The end of a response goes out after the engine has the call on disk.
 - A stream says something at least every 3 s. An outage of the engine delays a response.
 - A refusal before the first byte of a stream has its status; a later one is an event of the stream.
@@ -12,40 +13,57 @@ Invariants
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+import os
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, suppress
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 import structlog
-from aiohttp import hdrs, web
+from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from ingress.config import ASIDE, POLICY, IngressTable
 from ingress.dialects.chat import CHAT
+from ingress.dialects.completions import COMPLETIONS
 from ingress.dialects.messages import MESSAGES
 from ingress.dialects.responses import RESPONSES
 from ingress.dialects.types import Dialect, Reply, ServerEvent
+from ingress.drivers import DriverRoutes
 from ingress.errors import ApiError
-from ingress.link import BrokenOrder, CallLost, EngineLink
+from ingress.keys import CALLS, REPORT, KeyChecks, Uses, agent_of, key_of
+from ingress.link import BrokenOrder, EngineLink
 from ingress.model_call import Text, prepare
+from ingress.refusals import FAILURES, api_error, json_response, refusal
+from ingress.reports import end_of, read_object, report_of
 from ingress.text.tails import Tails
-from ingress.types import CallEnd, ModelRequest, Said
-from toolwright.common.v1 import reasons_pb2 as reasons
-from toolwright.rpc.errors import ServiceError, TransportError
+from ingress.types import Begun, CallEnd, CallEvent, ModelRequest
+from toolwright.ingress.v1 import ingress_pb2 as pb
 from toolwright.rpc.http_server import HttpServer, body_of
 
 KEEP_ALIVE_SECONDS = 3.0
 MOST_BODY_BYTES = 64 << 20
 RETRY_HEADER = "x-stainless-retry-count"
 """Header of OpenAI's and Anthropic's clients: above 0, the request is a retry."""
-AGENT_HEADER = "x-toolwright-agent"
-LONGEST_AGENT = 64
-"""Characters of an agent's label that are kept."""
 
-DIALECTS = {"chat/completions": CHAT, "responses": RESPONSES, "messages": MESSAGES}
+DIALECTS = {
+    "chat/completions": CHAT,
+    "completions": COMPLETIONS,
+    "responses": RESPONSES,
+    "messages": MESSAGES,
+}
 """The APIs, by their path below a base URL."""
+
+
+class Caller(NamedTuple):
+    """A key that was checked."""
+
+    key: str
+    use: pb.KeyUse.ValueType
+
+
+Answer = Callable[[web.Request, Dialect, Caller], Awaitable[web.StreamResponse]]
 
 log = structlog.get_logger("ingress")
 
@@ -53,20 +71,31 @@ log = structlog.get_logger("ingress")
 class IngressServer(HttpServer):
     """Async context manager."""
 
-    def __init__(self, link: EngineLink, text: Text, table: IngressTable) -> None:
-        """Every call needs a trajectory's key, so other machines may reach the address. Raises
-        ListenError for an address that is not host:port."""
+    def __init__(
+        self, link: EngineLink, text: Text, table: IngressTable, *, shared: bool = False
+    ) -> None:
+        """Every call needs a trajectory's key, so other machines may reach the address. shared:
+        other processes have the same one. Raises ListenError for an address that is not host:port.
+        """
         self._link = link
         self._text = text
         self._table = table
+        self._keys = KeyChecks(link)
         self.in_flight = 0
         """Calls that are not answered yet."""
-        app = web.Application(client_max_size=MOST_BODY_BYTES)
+        app = web.Application(client_max_size=MOST_BODY_BYTES, middlewares=[_in_shape])
         for base in ("/v1", "/t/{key}/v1", "/t/{key}/a/{agent}/v1"):
             for path, dialect in DIALECTS.items():
-                app.router.add_post(f"{base}/{path}", self._serves(dialect))
-            app.router.add_post(f"{base}/messages/count_tokens", self._count)
+                app.router.add_post(f"{base}/{path}", self._guarded(self._answer, dialect))
+            app.router.add_post(
+                f"{base}/messages/count_tokens", self._guarded(self._count, MESSAGES)
+            )
             app.router.add_get(f"{base}/models", self._models)
+            app.router.add_post(f"{base}/reward", self._guarded(self._reward, CHAT, (REPORT,)))
+            app.router.add_post(f"{base}/end", self._guarded(self._end, CHAT, (CALLS, REPORT)))
+        drivers = DriverRoutes(link)
+        app.router.add_post("/v1/trajectories/take", _driven(drivers, drivers.take))
+        app.router.add_post("/v1/trajectories/end", _driven(drivers, drivers.end))
         app.router.add_get("/health", self._health)
         super().__init__(
             app,
@@ -74,11 +103,14 @@ class IngressServer(HttpServer):
             option="ingress.address",
             insecure=False,
             insecure_option="another address",
+            reuse_port=shared,
             public=True,
+            refuse=_refuse,
         )
 
     async def _health(self, request: web.Request) -> web.Response:
-        return web.json_response({"status": "healthy", "in_flight": self.in_flight})
+        found = {"status": "healthy", "in_flight": self.in_flight, "pid": os.getpid()}
+        return web.json_response(found)
 
     async def _models(self, request: web.Request) -> web.Response:
         names = dict.fromkeys((POLICY, ASIDE, *self._table.aliases))
@@ -88,46 +120,95 @@ class IngressServer(HttpServer):
         ]
         return web.json_response({"object": "list", "data": data})
 
-    async def _count(self, request: web.Request) -> web.Response:
-        """Tokens of an Anthropic request, as the policy's own tokenizer counts them."""
-        try:
-            _key(request)
-            body = await _body(request)
+    async def _reward(self, request: web.Request, _: Dialect, caller: Caller) -> web.Response:
+        """Takes a reward: of the trajectory, or of the response that the body names."""
+        await self._link.report(report_of(read_object(await _body(request)), caller.key))
+        return json_response({"status": "recorded"})
 
-            def count(tails: Tails) -> int:
-                asked = _read(MESSAGES, body)
-                return len(tails.fresh(asked.messages, asked.tools).token_ids)
+    async def _end(self, request: web.Request, _: Dialect, caller: Caller) -> web.Response:
+        """Ends the trajectory. The first end counts."""
+        body, by_agent = read_object(await _body(request)), caller.use == CALLS
+        calls = await self._link.end(end_of(body, caller.key, by_agent=by_agent))
+        return json_response({"status": "ended", "calls": calls})
 
-            return _json({"input_tokens": await self._text.workers.run(count)})
-        except ApiError as error:
-            return _refusal(error, MESSAGES)
-        except (ValueError, RecursionError) as error:
-            return _refusal(ApiError(str(error)), MESSAGES)
-
-    def _serves(self, dialect: Dialect) -> Handler:
-        """The handler of a dialect's model calls."""
+    def _guarded(self, answer: Answer, dialect: Dialect, uses: Uses = (CALLS,)) -> Handler:
+        """The handler of a route: it checks the key before `answer` reads the body."""
 
         async def handle(request: web.Request) -> web.StreamResponse:
             self.in_flight += 1
             try:
-                return await self._answer(request, dialect)
-            except _FAILURES as error:
-                return _refusal(api_error(error), dialect)
+                key = key_of(request)
+                use = await self._keys.check(key, uses)
+                with self._keys.request(key):
+                    return await answer(request, dialect, Caller(key, use))
+            except FAILURES as error:
+                return refusal(api_error(error), dialect.error)
             finally:
                 self.in_flight -= 1
 
         return handle
 
-    async def _answer(self, request: web.Request, dialect: Dialect) -> web.StreamResponse:
-        key = _key(request)
+    async def _count(self, request: web.Request, dialect: Dialect, _: Caller) -> web.Response:
+        """Tokens of a request, as the policy's own tokenizer counts them."""
+        body = await _body(request)
+
+        def count(tails: Tails) -> int:
+            asked = _read(dialect, body)
+            return len(tails.fresh(asked.messages, asked.tools).token_ids)
+
+        try:
+            return json_response({"input_tokens": await self._text.workers.run(count)})
+        except (ValueError, RecursionError) as error:
+            raise ApiError(str(error)) from error
+
+    async def _answer(
+        self, request: web.Request, dialect: Dialect, caller: Caller
+    ) -> web.StreamResponse:
         read = partial(_read, dialect)
         call = await prepare(read, await _body(request), self._text, self._table)
-        events = call.events(self._link, key=key, agent=_agent(request), retry=_is_retry(request))
+        events = call.events(
+            self._link, key=caller.key, agent=agent_of(request), retry=_is_retry(request)
+        )
         reply = dialect.reply(call.request)
         async with aclosing(events):
             if call.request.stream:
                 return await _Stream(request, reply).send(events)
-            return _json(reply.whole(await _end(events)))
+            async for event in events:
+                if isinstance(event, Begun):
+                    reply.begin(event.response)
+                elif isinstance(event, CallEnd):
+                    return json_response(reply.whole(event))
+        raise BrokenOrder("a call ended without its end")
+
+
+def _driven(drivers: DriverRoutes, answer: Callable[[Any], Awaitable[Any]]) -> Handler:
+    """The handler of a driver's route."""
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        try:
+            drivers.check(request)
+            return json_response(await answer(read_object(await _body(request))))
+        except FAILURES as error:
+            return refusal(api_error(error), CHAT.error)
+
+    return handle
+
+
+def _refuse(request: web.Request, status: int, why: str) -> web.Response:
+    """A refusal of the server itself, in the shape of the path's API."""
+    shape = MESSAGES if "/messages" in request.path else CHAT
+    kind = {401: "authentication_error", 403: "permission_error", 404: "not_found_error"}
+    error = ApiError(why, status=status, kind=kind.get(status, "invalid_request_error"))
+    return refusal(error, shape.error)
+
+
+@web.middleware
+async def _in_shape(request: web.Request, handler: Handler) -> web.StreamResponse:
+    try:
+        return await handler(request)
+    except web.HTTPException as error:
+        why = f"{request.method} {request.path[:200]}: {error.reason}"
+        return _refuse(request, error.status, why)
 
 
 async def _body(request: web.Request) -> bytes:
@@ -148,43 +229,9 @@ def _read(dialect: Dialect, body: bytes) -> ModelRequest:
     return dialect.read(found)
 
 
-def _key(request: web.Request) -> str:
-    """The trajectory's key. Raises ApiError without one."""
-    bearer = request.headers.get(hdrs.AUTHORIZATION, "")
-    scheme, _, token = bearer.partition(" ")
-    found = (
-        request.match_info.get("key")
-        or (token.strip() if scheme.lower() == "bearer" else "")
-        or request.headers.get("x-api-key", "")
-    )
-    if not found or not found.isascii():
-        raise ApiError(
-            "the request has no key: send the trajectory's as bearer token, as x-api-key, or in "
-            "the path",
-            status=401,
-            kind="authentication_error",
-            code="invalid_api_key",
-        )
-    return found
-
-
-def _agent(request: web.Request) -> str:
-    """Label of the agent; "" without one."""
-    found = request.match_info.get("agent", "") or request.headers.get(AGENT_HEADER, "")
-    return found[:LONGEST_AGENT].encode("utf-8", "replace").decode()
-
-
 def _is_retry(request: web.Request) -> bool:
     count = request.headers.get(RETRY_HEADER, "0")
     return count.isdecimal() and int(count[:9]) > 0
-
-
-async def _end(events: AsyncGenerator[Said | CallEnd]) -> CallEnd:
-    """The last event."""
-    async for event in events:
-        if isinstance(event, CallEnd):
-            return event
-    raise BrokenOrder("a call ended without its end")
 
 
 class _Stream:
@@ -195,20 +242,22 @@ class _Stream:
         self._reply = reply
         self._response: web.StreamResponse | None = None
 
-    async def send(self, events: AsyncGenerator[Said | CallEnd]) -> web.StreamResponse:
+    async def send(self, events: AsyncGenerator[CallEvent]) -> web.StreamResponse:
         """Sends events until the end. Raises the call's errors before the first byte."""
         try:
             async for event in _paced(events):
                 response = await self._begun()
                 if event is None:
                     await response.write(b": keep-alive\n\n")
+                elif isinstance(event, Begun):
+                    await response.write(_lines(self._reply.begin(event.response)))
                 elif isinstance(event, CallEnd):
                     await response.write(_lines(self._reply.end(event)))
                 else:
                     await response.write(_lines(self._reply.said(event)))
         except ConnectionResetError:
             log.debug("client left")
-        except _FAILURES as error:
+        except FAILURES as error:
             if self._response is None:
                 raise
             with suppress(ConnectionResetError):
@@ -221,13 +270,12 @@ class _Stream:
                 headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache"}
             )
             await self._response.prepare(self._request)
-            await self._response.write(_lines(self._reply.begin()))
         return self._response
 
 
 async def _paced(
-    events: AsyncGenerator[Said | CallEnd],
-) -> AsyncGenerator[Said | CallEnd | None]:
+    events: AsyncGenerator[CallEvent],
+) -> AsyncGenerator[CallEvent | None]:
     """The events, and None whenever there has been none for `KEEP_ALIVE_SECONDS`."""
     waiting = asyncio.ensure_future(anext(events, None))
     try:
@@ -244,60 +292,6 @@ async def _paced(
     finally:
         waiting.cancel()
         await asyncio.wait((waiting,))
-
-
-_FAILURES = (ApiError, ServiceError, TransportError, CallLost, BrokenOrder)
-
-
-def api_error(error: Exception) -> ApiError:
-    """A call's failure as the client sees it."""
-    if isinstance(error, ApiError):
-        return error
-    if not isinstance(error, ServiceError):
-        log.warning("call failed", error=str(error))
-        return ApiError(str(error), status=500, kind="server_error")
-    match error.reason:
-        case reasons.ERROR_REASON_SESSION_NOT_FOUND:
-            return ApiError(
-                "no trajectory has this key",
-                status=401,
-                kind="authentication_error",
-                code="invalid_api_key",
-            )
-        case reasons.ERROR_REASON_SESSION_CLOSED:
-            return ApiError(error.message, status=410, code="trajectory_ended")
-        case reasons.ERROR_REASON_CONTEXT_FULL:
-            # Agents look for the code, or for OpenAI's own words.
-            return ApiError(
-                f"This model's maximum context length is exceeded: {error.message}",
-                code="context_length_exceeded",
-                param="messages",
-            )
-        case reasons.ERROR_REASON_TOO_MANY_CALLS:
-            return ApiError(
-                error.message,
-                status=429,
-                kind="rate_limit_error",
-                code="too_many_calls",
-                retry_after=1.0,
-            )
-        case reasons.ERROR_REASON_INVALID_REQUEST:
-            return ApiError(error.message)
-    log.warning("call failed", error=str(error))
-    return ApiError(str(error), status=500, kind="server_error")
-
-
-def _refusal(error: ApiError, dialect: Dialect) -> web.Response:
-    response = _json(dialect.error(error), error.status)
-    if error.retry_after is not None:
-        response.headers["Retry-After"] = f"{error.retry_after:.0f}"
-    return response
-
-
-def _json(body: Any, status: int = 200) -> web.Response:
-    return web.Response(
-        body=orjson.dumps(body), status=status, headers={"Content-Type": "application/json"}
-    )
 
 
 def _lines(events: list[ServerEvent]) -> bytes:

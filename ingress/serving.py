@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
@@ -20,6 +20,7 @@ from ingress.model_call import Text
 from ingress.server import IngressServer
 from ingress.text.tails import Tails, splittable
 from ingress.text.workers import TextWorkers
+from ingress.workers import serve_by_workers, watch_parent
 from toolwright.chat.tokenizer import ChatTokenizer
 from toolwright.recipe import Recipe
 from toolwright.rpc.channel import open_channel
@@ -28,11 +29,12 @@ from toolwright.rpc.options import TOKEN_VARIABLE, may_have_token
 log = structlog.get_logger("ingress")
 
 
-async def serve(recipe: Recipe, table: IngressTable) -> None:
-    """Serves until SIGTERM or Ctrl-C. Raises StartError or ListenError before that."""
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+async def serve(recipe: Recipe, table: IngressTable, *, worker: bool = False) -> None:
+    """Serves until SIGTERM or Ctrl-C. worker: one of several; ends with its parent too. Raises
+    StartError or ListenError before that."""
+    stop = _stopped()
+    if worker:
+        watch_parent(stop.set)
     policy = recipe.shared.policy
     make = partial(
         ChatTokenizer,
@@ -40,18 +42,32 @@ async def serve(recipe: Recipe, table: IngressTable) -> None:
         foreign_text=policy.foreign_text,
         template=policy.template,
     )
-    async with served(make, table, engine=recipe.shared.run.engine) as server:
+    async with served(make, table, engine=recipe.shared.run.engine, worker=worker) as server:
         host = table.address.rpartition(":")[0]
         print(f"serving agents on http://{host}:{server.port}", flush=True)
         await stop.wait()
 
 
+async def serve_many(words: Sequence[str], table: IngressTable) -> None:
+    """Serves by `table.workers` processes until SIGTERM or Ctrl-C. words: see `serve_by_workers`.
+    Raises as `serve`."""
+    await serve_by_workers(words, table.workers, table.address, _stopped())
+
+
+def _stopped() -> asyncio.Event:
+    """Set by SIGTERM or Ctrl-C."""
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    return stop
+
+
 @asynccontextmanager
 async def served(
-    make: partial[ChatTokenizer], table: IngressTable, *, engine: str
+    make: partial[ChatTokenizer], table: IngressTable, *, engine: str, worker: bool = False
 ) -> AsyncIterator[IngressServer]:
     """The server, as long as the block runs. make: reads the policy's tokenizer. engine: address
-    of the engine. Raises StartError or ListenError."""
+    of the engine. worker: other processes share the address. Raises StartError or ListenError."""
     try:
         tokenizer = await asyncio.to_thread(make)
         workers = TextWorkers(lambda: Tails(make()), table.threads)
@@ -63,7 +79,7 @@ async def served(
     token = os.environ.get(TOKEN_VARIABLE, "") if may_have_token(engine, engine) else ""
     channel = open_channel(engine, token)
     try:
-        async with IngressServer(EngineLink(channel), text, table) as server:
+        async with IngressServer(EngineLink(channel), text, table, shared=worker) as server:
             yield server
     finally:
         await channel.close()

@@ -77,6 +77,10 @@ class ModelRequest:
     logprobs: bool = False
     sampling: Sampling = field(default_factory=Sampling)
     stops: tuple[str, ...] = ()
+    token_ids: bool = False
+    """The client wants the ids of the completions."""
+    raw: str | tuple[int, ...] | None = None
+    """A prompt that no template renders: text, or token ids. `messages` then has it as one text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +121,7 @@ class TokenLogprob:
 
     token: str
     logprob: float
+    token_id: int = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +130,13 @@ class Usage:
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Begun:
+    """The first event: the engine has the call. response: id of the response, without a prefix."""
+
+    response: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,3 +166,6 @@ class CallEnd:
 
     completions: tuple[Complete, ...]
     usage: Usage
+
+
+CallEvent = Begun | Said | CallEnd

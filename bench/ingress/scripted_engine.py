@@ -1,7 +1,7 @@
 """`toolwright.ingress.v1` with scripted completions, on a real port.
 
 It matches requests to calls as the contract says, keeps every call's ids, and replays marked
-retries. It samples nothing, keeps no journal, and serves Generate alone.
+retries. It samples nothing, and keeps no journal.
 
 Invariants
 - A call's prompt is the recorded ids of the matched call and the tail, or the fresh ids.
@@ -18,13 +18,13 @@ from typing import Any, Self
 
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.common.v1 import trajectory_pb2
+from toolwright.ingress.limits import DIGEST_BYTES
 from toolwright.ingress.v1 import ingress_pb2 as pb
 from toolwright.ingress.v1 import ingress_pb2_grpc
 from toolwright.rpc.errors import ServiceError, abort
 from toolwright.rpc.server import Server
 from toolwright.wire import pack, unpack
 
-DIGEST_BYTES = 16
 _SERVICE = pb.DESCRIPTOR.services_by_name["IngressService"].full_name
 
 Script = Callable[[int, int], Sequence[int]]
@@ -63,18 +63,26 @@ class ScriptedEngine(ingress_pb2_grpc.IngressServiceServicer):
 
     script: Script
     keys: frozenset[str] = frozenset({"key"})
+    reward_keys: frozenset[str] = frozenset()
     context: int = 1 << 20
     ends: Mapping[int, str] = field(default_factory=dict)
     chunk: int = 4
     """Tokens of one Delta."""
     nodes: list[ScriptedNode] = field(default_factory=list)
     calls: list[ScriptedCall] = field(default_factory=list)
+    checked: list[str] = field(default_factory=list)
+    """Keys that CheckKey got."""
     failures: list[tuple[str, ServiceError]] = field(default_factory=list)
-    """(before which step, the error): each ends one call. Steps: ask, delta, durable."""
+    """(before which step, the error): each ends one call. Steps: ask, delta, choice (the second
+    completion), durable."""
     gate: asyncio.Event = field(default_factory=asyncio.Event)
     """No completion begins before it is set."""
     begun: asyncio.Event = field(default_factory=asyncio.Event)
     """The first prompt is here."""
+    reports: list[pb.ReportRequest] = field(default_factory=list)
+    tasks: list[trajectory_pb2.Task] = field(default_factory=list)
+    """Tasks that Take gives, the last one first."""
+    ended: list[pb.EndedRequest] = field(default_factory=list)
     left: int = 0
     """Calls whose client has left them."""
     address: str = ""
@@ -106,6 +114,29 @@ class ScriptedEngine(ingress_pb2_grpc.IngressServiceServicer):
             await self._server.stop(0)
             self._server = None
 
+    async def CheckKey(self, request: pb.CheckKeyRequest, context: Any) -> pb.CheckKeyResponse:
+        self.checked.append(request.key)
+        if request.key in self.reward_keys:
+            return pb.CheckKeyResponse(use=pb.KEY_USE_REPORT)
+        if request.key not in self.keys:
+            await abort(context, _no_key())
+        return pb.CheckKeyResponse(use=pb.KEY_USE_CALLS)
+
+    async def Take(self, request: pb.TakeRequest, context: Any) -> pb.TakeResponse:
+        if not self.tasks:
+            return pb.TakeResponse()
+        return pb.TakeResponse(
+            key=min(self.keys), reward_key=min(self.reward_keys, default=""), task=self.tasks.pop()
+        )
+
+    async def Report(self, request: pb.ReportRequest, context: Any) -> pb.ReportResponse:
+        self.reports.append(request)
+        return pb.ReportResponse()
+
+    async def Ended(self, request: pb.EndedRequest, context: Any) -> pb.EndedResponse:
+        self.ended.append(request)
+        return pb.EndedResponse(calls=len(self.nodes))
+
     async def Generate(
         self, requests: AsyncIterator[pb.GenerateRequest], context: Any
     ) -> AsyncIterator[pb.GenerateResponse]:
@@ -124,7 +155,7 @@ class ScriptedEngine(ingress_pb2_grpc.IngressServiceServicer):
         ask = (await anext(requests)).ask
         self._fail("ask")
         if ask.key not in self.keys:
-            raise ServiceError(reasons.ERROR_REASON_SESSION_NOT_FOUND, "no trajectory has the key")
+            raise _no_key()
         recorded = self._replies.get(ask.request_digest) if ask.retry else None
         if recorded is not None:
             yield pb.GenerateResponse(replay=pb.Replay(completions=recorded))
@@ -132,6 +163,7 @@ class ScriptedEngine(ingress_pb2_grpc.IngressServiceServicer):
             yield pb.GenerateResponse(durable=pb.Durable())
             return
         parent, matched = self._match(ask)
+        by_prefix = parent is None
         attached = pb.Attached(room=self.context)
         prefix: tuple[int, ...] = ()
         if parent is not None:
@@ -145,6 +177,8 @@ class ScriptedEngine(ingress_pb2_grpc.IngressServiceServicer):
         number = len(self.calls)
         self.calls.append(ScriptedCall(ask=ask, prompt=prompt))
         ids = prefix + _ids(prompt.tail) if prompt.HasField("tail") else _ids(prompt.fresh)
+        if by_prefix and prompt.by_prefix:
+            parent = self._longest(ids)
         if len(ids) >= self.context:
             raise ServiceError(
                 reasons.ERROR_REASON_CONTEXT_FULL, f"{len(ids)} tokens > {self.context} maximum"
@@ -153,6 +187,8 @@ class ScriptedEngine(ingress_pb2_grpc.IngressServiceServicer):
         await self.gate.wait()
         finished: list[pb.Finished] = []
         for choice in range(max(1, ask.n)):
+            if choice:
+                self._fail("choice")
             completion = tuple(self.script(number, choice))
             async for response in self._said(ask, choice, completion, finished, len(ids)):
                 yield response
@@ -167,7 +203,7 @@ class ScriptedEngine(ingress_pb2_grpc.IngressServiceServicer):
                     digest=canonical.digest,
                     reasoning=canonical.reasoning,
                     finished=whole,
-                    parent=parent if prompt.HasField("tail") else None,
+                    parent=parent if prompt.HasField("tail") or prompt.by_prefix else None,
                 )
             )
         self._replies[ask.request_digest] = finished
@@ -185,6 +221,15 @@ class ScriptedEngine(ingress_pb2_grpc.IngressServiceServicer):
                 if node.digest == chain[place] and sent in (b"", node.reasoning):
                     return number, place + 1
         return None, 0
+
+    def _longest(self, ids: tuple[int, ...]) -> int | None:
+        """The call whose ids are the longest prefix of the given ones."""
+        found, longest = None, 0
+        for number, node in enumerate(self.nodes):
+            whole = node.prompt + node.completion
+            if len(whole) > longest and ids[: len(whole)] == whole:
+                found, longest = number, len(whole)
+        return found
 
     async def _said(
         self,
@@ -209,6 +254,7 @@ class ScriptedEngine(ingress_pb2_grpc.IngressServiceServicer):
                 choice=choice,
                 token_ids=pack(completion[at:end], "i"),
                 logprobs=pack(logprobs[at:end], "f"),
+                node=len(self.nodes) + len(finished),
             )
             yield pb.GenerateResponse(delta=delta)
             at = end
@@ -236,6 +282,10 @@ class ScriptedEngine(ingress_pb2_grpc.IngressServiceServicer):
     def _fail(self, step: str) -> None:
         if self.failures and self.failures[0][0] == step:
             raise self.failures.pop(0)[1]
+
+
+def _no_key() -> ServiceError:
+    return ServiceError(reasons.ERROR_REASON_SESSION_NOT_FOUND, "no trajectory has the key")
 
 
 def _ids(message: pb.Ids) -> tuple[int, ...]:

@@ -99,7 +99,7 @@ def build_sampling(recipe: Recipe) -> SamplingParams:
 def build_rewards(recipe: Recipe) -> Rewards:
     """The recipe's reward function with its rules for stops."""
     task = recipe.shared.task
-    reports = task.agent is not None and task.agent.reward_from == "agent"
+    reports = task.agent is not None and task.agent.reward_from != "recipe"
     return Rewards(
         REPORTED_REWARD if reports else task.reward,
         recipe.folder,

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import json
 import time
-import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ingress.canon import without_billing
 from ingress.dialects.reading import (
-    MOST_CHOICES,
     MOST_MESSAGES,
     MOST_TOOLS,
     flag_at,
@@ -40,6 +38,7 @@ from ingress.types import (
     ToolChoice,
     Usage,
 )
+from toolwright.ingress.limits import MOST_CHOICES
 
 _ROLES: Mapping[str, Role] = {
     "system": "system",
@@ -72,17 +71,22 @@ def read_request(body: object) -> ModelRequest:
         stream=flag_at(body, "stream"),
         stream_usage=isinstance(options, Mapping) and flag_at(options, "include_usage"),
         logprobs=flag_at(body, "logprobs"),
-        sampling=Sampling(
-            temperature=number_at(body, "temperature", 0, 100),
-            top_p=number_at(body, "top_p", 0, 1),
-            top_k=whole_at(body, "top_k", -1),
-            min_p=number_at(body, "min_p", 0, 1),
-            repetition_penalty=number_at(body, "repetition_penalty", 0, 100),
-            seed=whole_at(body, "seed", 0, 2**63 - 1),
-            max_new_tokens=whole_at(body, "max_completion_tokens", 1)
-            or whole_at(body, "max_tokens", 1),
-        ),
+        sampling=read_sampling(body),
         stops=stops_at(body, "stop"),
+    )
+
+
+def read_sampling(body: Mapping[str, Any]) -> Sampling:
+    """Sampling parameters of a body. Raises ApiError."""
+    return Sampling(
+        temperature=number_at(body, "temperature", 0, 100),
+        top_p=number_at(body, "top_p", 0, 1),
+        top_k=whole_at(body, "top_k", -1),
+        min_p=number_at(body, "min_p", 0, 1),
+        repetition_penalty=number_at(body, "repetition_penalty", 0, 100),
+        seed=whole_at(body, "seed", 0, 2**63 - 1),
+        max_new_tokens=whole_at(body, "max_completion_tokens", 1)
+        or whole_at(body, "max_tokens", 1),
     )
 
 
@@ -174,12 +178,12 @@ class ChatReply:
     """Writes the responses of one call."""
 
     def __init__(self, request: ModelRequest) -> None:
-        response_id = f"chatcmpl-{uuid.uuid4().hex}"
-        self._head = {"id": response_id, "created": int(time.time()), "model": request.model}
+        self._head = {"id": "", "created": int(time.time()), "model": request.model}
         self._request = request
         self._begun: set[int] = set()
 
-    def begin(self) -> list[ServerEvent]:
+    def begin(self, response: str) -> list[ServerEvent]:
+        self._head["id"] = f"chatcmpl-{response}"
         return []
 
     def said(self, said: Said) -> list[ServerEvent]:
@@ -197,7 +201,7 @@ class ChatReply:
             for one in end.completions
         ]
         if self._request.stream_usage:
-            usage = {"choices": [], "usage": _usage(end.usage)}
+            usage = {"choices": [], "usage": usage_of(end.usage)}
             found.append(("", {**self._head, "object": "chat.completion.chunk", **usage}))
         return [*found, ("", "[DONE]")]
 
@@ -217,7 +221,7 @@ class ChatReply:
                 }
                 for one in end.completions
             ],
-            "usage": _usage(end.usage),
+            "usage": usage_of(end.usage),
         }
 
     def _chunk(
@@ -284,7 +288,8 @@ def _shown_call(call: ToolCall) -> dict[str, Any]:
     }
 
 
-def _usage(usage: Usage) -> dict[str, int]:
+def usage_of(usage: Usage) -> dict[str, int]:
+    """Numbers of tokens as OpenAI has them."""
     return {
         "prompt_tokens": usage.prompt_tokens,
         "completion_tokens": usage.completion_tokens,

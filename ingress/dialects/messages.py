@@ -7,7 +7,6 @@ its blocks in lines. Tool results of a user's message come before its text, as t
 from __future__ import annotations
 
 import json
-import uuid
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -172,7 +171,7 @@ class MessagesReply:
 
     def __init__(self, request: ModelRequest) -> None:
         self._head = {
-            "id": f"msg_{uuid.uuid4().hex[:24]}",
+            "id": "",
             "type": "message",
             "role": "assistant",
             "model": request.model,
@@ -182,7 +181,8 @@ class MessagesReply:
         self._blocks = 0
         """Number of blocks that were opened."""
 
-    def begin(self) -> list[ServerEvent]:
+    def begin(self, response: str) -> list[ServerEvent]:
+        self._head["id"] = f"msg_{response}"
         begun: dict[str, Any] = {
             **self._head,
             "content": [],

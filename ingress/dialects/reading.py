@@ -7,12 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ingress.errors import wrong
+from toolwright.ingress.limits import MOST_STOPS
 
 MOST_MESSAGES = 4096
-MOST_STOPS = 32
 LONGEST_STOP = 256
 """Characters."""
-MOST_CHOICES = 16
 MOST_TOOLS = 1024
 _MOST_TOKENS = 2**31 - 1
 

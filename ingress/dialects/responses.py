@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import time
-import uuid
 from collections.abc import Iterator, Mapping
 from itertools import groupby
 from typing import Any
@@ -182,7 +181,7 @@ class ResponsesReply:
 
     def __init__(self, request: ModelRequest) -> None:
         self._request = request
-        self._id = f"resp_{uuid.uuid4().hex}"
+        self._id = ""
         self._created = int(time.time())
         self._number = -1
         """Number of the last event."""
@@ -191,11 +190,12 @@ class ResponsesReply:
         self._open = ""
         """Type of the open item; "" = no item."""
 
-    def begin(self) -> list[ServerEvent]:
-        response = self._response("in_progress", Usage())
+    def begin(self, response: str) -> list[ServerEvent]:
+        self._id = f"resp_{response}"
+        begun = self._response("in_progress", Usage())
         return [
-            self._event("response.created", response=response),
-            self._event("response.in_progress", response=response),
+            self._event("response.created", response=begun),
+            self._event("response.in_progress", response=begun),
         ]
 
     def said(self, said: Said) -> list[ServerEvent]:

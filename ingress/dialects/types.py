@@ -16,8 +16,9 @@ ServerEvent = tuple[str, Mapping[str, Any] | str]
 class Reply(Protocol):
     """Writes the responses of one call: `whole` alone, or the events of a stream."""
 
-    def begin(self) -> list[ServerEvent]:
-        """Events before the first piece."""
+    def begin(self, response: str) -> list[ServerEvent]:
+        """Events before the first piece, or before `whole`. response: id of the response, without
+        a prefix."""
         ...
 
     def said(self, said: Said) -> list[ServerEvent]:

@@ -50,6 +50,14 @@ class Tails:
         found = self._tokenizer.chat_ids(template_messages(messages), tools=tools or None)
         return PromptIds(token_ids=found, authors=((Author.PROMPT, len(found)),))
 
+    def raw(self, prompt: str | tuple[int, ...]) -> PromptIds:
+        """Ids of a prompt without a template. A control token that the text spells is one. Raises
+        ValueError for an id that the tokenizer does not have."""
+        found = self._tokenizer.encode(prompt) if isinstance(prompt, str) else list(prompt)
+        if not found or max(found) >= self._tokenizer.size:
+            raise ValueError(f"a prompt has ids from 0 to {self._tokenizer.size - 1}, one at least")
+        return PromptIds(token_ids=found, authors=((Author.PROMPT, len(found)),))
+
     def tail(
         self,
         messages: Sequence[Message],

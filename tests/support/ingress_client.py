@@ -43,7 +43,12 @@ class Talk:
         return found
 
     async def prompt(
-        self, text: str | None = None, results: Sequence[pb.ReadResult] = ()
+        self,
+        text: str | None = None,
+        results: Sequence[pb.ReadResult] = (),
+        author: int = trajectory_pb2.AUTHOR_PROMPT,
+        *,
+        by_prefix: bool = False,
     ) -> pb.Attached:
         """Sends the prompt: a tail after a match, else all ids."""
         self.attached = (await self.read()).attached
@@ -53,10 +58,11 @@ class Talk:
         ids = pb.Ids(
             token_ids=wire.pack(token_ids, "i"),
             token_count=len(token_ids),
-            authors=[pb.AuthorRun(author=trajectory_pb2.AUTHOR_PROMPT, count=len(token_ids))],
+            authors=[pb.AuthorRun(author=author, count=len(token_ids))],  # type: ignore[arg-type]
         )
         given = pb.Prompt(tail=ids) if self.attached.HasField("node") else pb.Prompt(fresh=ids)
         given.results.extend(results)
+        given.by_prefix = by_prefix
         await self.stream.write(pb.GenerateRequest(prompt=given))
         return self.attached
 
@@ -106,6 +112,10 @@ class IngressClient:
         request = pb.TakeRequest(worker="w", number=number, wait=wire.duration(wait))
         taken: pb.TakeResponse = await call(self.stub.Take, request, timeout=2 * PATIENCE)
         return taken
+
+    async def use_of(self, key: str) -> int:
+        found = await call(self.stub.CheckKey, pb.CheckKeyRequest(key=key), timeout=PATIENCE)
+        return int(found.use)
 
     async def ask(self, key: str, messages: Sequence[str], **fields: Any) -> Talk:
         """A stream whose Ask is sent."""

@@ -18,9 +18,10 @@ from engine.core.trajectory.events import (
     decode,
     encode,
 )
-from engine.core.trajectory.forest import DIGEST_BYTES, Forest
+from engine.core.trajectory.forest import Forest
 from engine.core.trajectory.partials import with_part
 from engine.core.trajectory.state import EMPTY, State, apply, fold
+from toolwright.ingress.limits import DIGEST_BYTES
 from toolwright.types import (
     Author,
     FinishKind,

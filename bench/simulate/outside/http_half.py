@@ -23,8 +23,8 @@ from ingress.dialects.chat import CHAT
 from ingress.errors import ApiError
 from ingress.link import BrokenOrder, CallLost, EngineLink
 from ingress.model_call import Text, prepare
-from ingress.server import api_error
-from ingress.types import CallEnd, ModelRequest, Said
+from ingress.refusals import api_error
+from ingress.types import Begun, CallEnd, ModelRequest, Said
 from toolwright.rpc.errors import ServiceError, TransportError
 
 LONGEST_CUT_S = 3.0
@@ -48,7 +48,8 @@ class HttpHalf:
             call = await prepare(_read, body, self._text, self._table)
             async with aclosing(call.events(self._link, key=key, agent="", retry=retry)) as events:
                 async for event in events:
-                    send(event)
+                    if not isinstance(event, Begun):
+                        send(event)
         except (ServiceError, TransportError, CallLost, BrokenOrder) as error:
             raise api_error(error) from error
 

@@ -49,6 +49,7 @@ from engine.core.trajectory.forest import Forest, Match
 from engine.core.trajectory.log import AttemptLog
 from engine.core.trajectory.state import LogError
 from engine.errors import AttemptFailed, first_of_group
+from toolwright.ingress.limits import MOST_AT_ONCE, MOST_CHOICES, MOST_RESULT
 from toolwright.recipe import Agent
 from toolwright.rpc.options import MESSAGE_LIMIT
 from toolwright.types import (
@@ -66,8 +67,6 @@ GRACE_S = 15.0
 RETURN_S = 60.0
 """The same after a restart of the engine, because the ingress must find the engine first."""
 MOST_CALLS = 1024
-MOST_AT_ONCE = 16
-MOST_CHOICES = 16
 MOST_RECORD = MESSAGE_LIMIT - (8 << 20)
 """Largest size of sequences and calls, in bytes. The rest of a message is for everything else."""
 TEXT_BYTES = 4
@@ -76,9 +75,9 @@ MOST_PARTS = 1024
 """Parts of a reward, over all reports."""
 MOST_NAME = 256
 """Characters of a part's name."""
-MOST_RESULT = 1 << 16
-"""Characters of a tool's result that the record keeps."""
 MOST_ERROR = 500
+AGENT_ENDED = "agent_ended"
+"""Kind of the note of an agent's end, while the trajectory waits for its reward."""
 
 log = structlog.get_logger("ingress")
 
@@ -102,6 +101,7 @@ class OutsideAttempt:
         self._tasks: asyncio.TaskGroup | None = None
         self._end: asyncio.Future[AgentEnd] = asyncio.get_running_loop().create_future()
         self._over, self._concluded = asyncio.Event(), False
+        self._rewarded = asyncio.Event()
         spent = attempt.state.open_s + _busy_s(attempt.state.action_timings)
         self._earlier_s, self._began = spent, time.monotonic()
         self._limit = TimeLimit(max(0.001, self._limits.seconds - spent))
@@ -141,11 +141,15 @@ class OutsideAttempt:
                 async with self._limit, asyncio.TaskGroup() as self._tasks:
                     for number in self.forest.open_calls:
                         self._start(self._call_in_flight(number, stream=False), RETURN_S)
+                    self._end_as_before()
                     started()
                     end = await asyncio.shield(self._end)
                     self._stop_calls()
+                    if not end.failure and self._awaits_reward:
+                        await self._rewarded.wait()
         except TimeoutError:
-            end = AgentEnd(reason=StopReason.TRAJECTORY_TIMEOUT)
+            timeout = AgentEnd(reason=StopReason.TRAJECTORY_TIMEOUT)
+            end = self._end.result() if self._end.done() else timeout
         finally:
             self._stop_calls()
             self._tasks = None
@@ -164,19 +168,44 @@ class OutsideAttempt:
         self.log.append(Ended(reason=end.reason, seconds=seconds, answer=end.answer))
 
     async def end(self, end: AgentEnd) -> None:
-        """Ends the attempt; the first end counts. Returns when the log has ended, or the attempt is
-        given up. Raises CallRefused if the engine stops first."""
+        """Ends the attempt; the first end counts. Returns when the log has the end, or the attempt
+        is given up. With `reward_from = "callback"` the attempt then waits for its reward, until
+        its time is up. Raises CallRefused if the engine stops first."""
         if not self._end.done():
             self._end.set_result(end)
+            if not end.failure and self._awaits_reward and self.log.state.ended is None:
+                data = {"reason": int(end.reason), "error": end.error, "answer": end.answer}
+                note = Event(kind=AGENT_ENDED, turn=self.log.state.turn, data=data)
+                self.log.append(Noted(note=note))
+        if self._awaits_reward and not self._end.result().failure:
+            return
         await self._over.wait()
         if not self._concluded:
             raise CallRefused(Refusal.AWAY, "the engine stops, and goes on later")
+
+    def _end_as_before(self) -> None:
+        """Repeats the end that an earlier life of the engine took."""
+        for note in self.log.state.events:
+            if note.kind == AGENT_ENDED and not self._end.done():
+                reason = StopReason(int(note.data["reason"]))
+                error, answer = note.data["error"], note.data["answer"]
+                self._end.set_result(AgentEnd(reason=reason, error=error, answer=answer))
+
+    @property
+    def _awaits_reward(self) -> bool:
+        """Whether the trajectory's reward is still to come, after the agent's end."""
+        report = self.log.state.reported
+        has = report is not None and (
+            report.reward is not None or any(part.turn is None for part in report.parts)
+        )
+        return self.rules.reward_from == "callback" and not has
 
     def report(self, reward: float | None, parts: Sequence[RewardPart], number: int | None) -> None:
         """Takes a reward. number: completion that parts without a turn belong to, or None. Raises
         CallRefused after the end, for a number that is not finite, for an unknown completion or
         turn, and beyond `MOST_PARTS` and `MOST_NAME`."""
-        self._refuse_over()
+        if not (self._end.done() and self._awaits_reward and self.log.state.ended is None):
+            self._refuse_over()
         if not all(map(math.isfinite, (reward or 0.0, *(part.value for part in parts)))):
             raise CallRefused(Refusal.UNFIT, "a reward and its parts are finite numbers")
         if number is not None:
@@ -197,6 +226,8 @@ class OutsideAttempt:
                 f"a reward has at most {MOST_PARTS} parts, with names of {MOST_NAME} characters",
             )
         self.log.append(Rewarded(reward=reward, parts=tuple(parts)))
+        if not self._awaits_reward:
+            self._rewarded.set()
 
     def known(self, request: bytes) -> int | None:
         """The newest call with a request digest, which is accepted or in flight."""
@@ -235,12 +266,12 @@ class OutsideAttempt:
         if match is None and not prompt.fresh:
             raise CallRefused(Refusal.UNFIT, "a new root needs all ids of its prompt")
         parent, shared, token_ids, authors = None, 0, prompt.token_ids, prompt.authors
-        if match is not None:
+        if match is not None and not prompt.fresh:
             parent, shared = match.node.number, match.node.end
-            if prompt.fresh:
-                found = self.forest.longest_prefix(request.root, token_ids)
-                parent, shared = (None, 0) if found is None else (found[0].number, found[1])
-                token_ids, authors = token_ids[shared:], _runs_after(authors, shared)
+        elif match is not None or prompt.by_prefix:
+            found = self.forest.longest_prefix(request.root, token_ids, whole=prompt.by_prefix)
+            parent, shared = (None, 0) if found is None else (found[0].number, found[1])
+            token_ids, authors = token_ids[shared:], _runs_after(authors, shared)
         room = self._limits.model - shared - len(token_ids)
         if room < 1:
             raise CallRefused(

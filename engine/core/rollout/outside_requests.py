@@ -55,6 +55,8 @@ class PromptIds:
     token_ids: Ids
     authors: tuple[tuple[Author, int], ...]
     fresh: bool
+    by_prefix: bool = False
+    """See `Prompt.by_prefix` of the contract."""
     results: tuple[tuple[str, str], ...] = ()
     """(id, text) of each tool result among the new messages."""
 

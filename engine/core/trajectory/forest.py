@@ -33,7 +33,6 @@ from engine.core.trajectory.partials import with_part
 from engine.types import Generated
 from toolwright.types import Ids, Segment, ids
 
-DIGEST_BYTES = 16
 ID_BYTES, ACTED_BYTES, SEGMENT_BYTES = 4, 8, 256
 """Sizes in a record: of an id, of an id with its log-prob, and of a segment beside its ids."""
 
@@ -220,11 +219,17 @@ class Forest(msgspec.Struct, frozen=True, kw_only=True):
                 best = Match(node=node, messages=messages)
         return best
 
-    def longest_prefix(self, root: bytes, token_ids: Ids) -> tuple[Node, int] | None:
-        """The accepted node under `root` whose ids share most with `token_ids`, and the number of
-        shared ids. Of equal nodes it is the latest; None if no id is shared."""
+    def longest_prefix(
+        self, root: bytes, token_ids: Ids, *, whole: bool = False
+    ) -> tuple[Node, int] | None:
+        """The accepted node under `root` whose ids share most with `token_ids`, the latest of equal
+        ones, and the number of shared ids; None if no id is shared. whole: only with a whole
+        completion among the shared ids.
+        """
         best: tuple[Node, int] | None = None
         alike = dict[int, int]()
+        first_end = dict[int, int]()
+        """End of the first whole completion in a node's ids."""
         for node in self.turns:
             asked, acted = node.asked, node.acted
             if asked.root != root or acted is None:
@@ -234,6 +239,12 @@ class Forest(msgspec.Struct, frozen=True, kw_only=True):
                 if shared == begin:
                     shared += common_prefix(own, token_ids[begin : begin + len(own)])
             alike[node.number] = shared
+            above = None if asked.parent is None else first_end[asked.parent]
+            first_end[node.number] = (
+                above if above is not None and above <= asked.shared else node.end
+            )
+            if whole and shared < first_end[node.number]:
+                continue
             if shared > asked.shared and (best is None or shared >= best[1]):
                 best = node, shared
         return best

@@ -16,13 +16,14 @@ from engine.core.rollout.outside_requests import (
     ReadCall,
     Refusal,
 )
-from engine.core.trajectory.forest import DIGEST_BYTES, Match, Node
+from engine.core.trajectory.forest import Match, Node
 from engine.serving.ingress.agents import Agents
 from engine.serving.ingress.keys import KeyUse
 from engine.types import Codec
 from toolwright import wire
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.common.v1 import trajectory_pb2
+from toolwright.ingress.limits import DIGEST_BYTES, MOST_STOPS
 from toolwright.ingress.v1 import ingress_pb2 as pb
 from toolwright.ingress.v1 import ingress_pb2_grpc
 from toolwright.rpc.errors import ServiceError, abort, answers_errors
@@ -30,7 +31,6 @@ from toolwright.types import Author, Floats, Ids, RewardPart, StopReason
 
 LONGEST_TAKE_WAIT = 60.0
 """Longest wait of a Take for a trajectory, in seconds; the worker repeats it."""
-MOST_STOPS = 32
 MOST_ANSWER = 1 << 20
 """Characters of an agent's answer."""
 RETRY_S = 1.0
@@ -52,6 +52,7 @@ _ENDS: Mapping[int, StopReason] = {
     pb.OUTCOME_TIMED_OUT: StopReason.TRAJECTORY_TIMEOUT,
     pb.OUTCOME_INFRASTRUCTURE: StopReason.INFRASTRUCTURE_ERROR,
 }
+_USES = {KeyUse.CALLS: pb.KEY_USE_CALLS, KeyUse.REWARD: pb.KEY_USE_REPORT}
 _PROMPT_AUTHORS = (Author.PROMPT, Author.TOOL, Author.TEMPLATE, Author.SYSTEM, Author.MEMORY)
 
 
@@ -76,6 +77,13 @@ class IngressServicer(ingress_pb2_grpc.IngressServiceServicer):
             await abort(context, error)
 
     @answers_errors
+    async def CheckKey(self, request: pb.CheckKeyRequest, context: Context) -> pb.CheckKeyResponse:
+        for use, named in _USES.items():
+            if self._agents.keys.attempt(request.key, use) is not None:
+                return pb.CheckKeyResponse(use=named)
+        raise _no_key()
+
+    @answers_errors
     async def Take(self, request: pb.TakeRequest, context: Context) -> pb.TakeResponse:
         if not request.worker:
             raise _unfit("worker is empty", "worker")
@@ -84,10 +92,11 @@ class IngressServicer(ingress_pb2_grpc.IngressServiceServicer):
         if attempt is None:
             return pb.TakeResponse()
         keys, task = self._agents.keys, attempt.assignment.task
-        reports = attempt.rules.reward_from == "agent"
+        reward_key, rewards = keys.key(attempt.name, KeyUse.REWARD), attempt.rules.reward_from
         return pb.TakeResponse(
             key=keys.key(attempt.name),
-            reward_key=keys.key(attempt.name, KeyUse.REWARD) if reports else "",
+            reward_key=reward_key if rewards == "agent" else "",
+            callback_key=reward_key if rewards == "callback" else "",
             trajectory_id=attempt.assignment.trajectory_id,
             attempt=attempt.name,
             task=wire.task_to_proto(task),
@@ -244,9 +253,7 @@ class IngressServicer(ingress_pb2_grpc.IngressServiceServicer):
                     subject="key",
                     fix="report with the reward key and make calls with the other one",
                 )
-            raise ServiceError(
-                reasons.ERROR_REASON_SESSION_NOT_FOUND, "no trajectory has this key", subject="key"
-            )
+            raise _no_key()
         try:
             return await self._agents.attempt(name)
         except TimeoutError as error:
@@ -326,6 +333,7 @@ def _prompt(prompt: pb.Prompt, vocab_size: int) -> PromptIds:
         token_ids=token_ids,
         authors=tuple((Author(run.author), run.count) for run in given.authors),
         fresh=kind == "fresh",
+        by_prefix=prompt.by_prefix,
         results=tuple((one.id, one.text) for one in prompt.results),
     )
 
@@ -340,6 +348,7 @@ def _delta(node: Node, token_ids: Ids, logprobs: Floats) -> pb.Delta:
         choice=node.choice,
         token_ids=wire.pack(token_ids, "i"),
         logprobs=wire.pack(logprobs, "f"),
+        node=node.number,
     )
 
 
@@ -362,6 +371,12 @@ def _finished(node: Node, sent: int) -> pb.Finished:
         completion_tokens=len(acted.token_ids),
         prompt_tokens=node.start,
         node=node.number,
+    )
+
+
+def _no_key() -> ServiceError:
+    return ServiceError(
+        reasons.ERROR_REASON_SESSION_NOT_FOUND, "no trajectory has this key", subject="key"
     )
 
 

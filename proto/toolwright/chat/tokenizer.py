@@ -85,6 +85,12 @@ class ChatTokenizer:
             return str(text)
         return str(self._tokenizer.decode(list(token_ids), skip_special_tokens=False))
 
+    @property
+    def size(self) -> int:
+        """Number of ids; an id is smaller."""
+        added = max(self._tokenizer.get_added_tokens_decoder(), default=-1) + 1
+        return max(self._tokenizer.get_vocab_size(with_added_tokens=False), added)
+
     def token_id(self, token: str) -> int | None:
         """The id of a text that is one token; None for another text."""
         # Not token_to_id: the vocabulary spells bytes as letters, "é" there is another token.

@@ -16,11 +16,11 @@ import asyncio
 from typing import Self
 
 from aiohttp import hdrs, web
-from aiohttp.typedefs import Handler
+from aiohttp.typedefs import Handler, Middleware
 
 from toolwright.rpc.auth import Tokens, service_tokens
 from toolwright.rpc.errors import ListenError
-from toolwright.rpc.http_middleware import ruled
+from toolwright.rpc.http_middleware import Refuse, ruled
 from toolwright.rpc.http_rule import HttpRule, names_of
 from toolwright.rpc.options import TOKEN_VARIABLE, is_local
 
@@ -46,17 +46,20 @@ class HttpServer:
         insecure_option: str,
         reuse_port: bool = False,
         public: bool = False,
+        refuse: Refuse | None = None,
     ) -> None:
         """`option` and `insecure_option`: names of the command-line options for `listen` and
         `insecure`, for messages. `reuse_port`: several processes share the address. `public`: as
-        `insecure`, and no request needs a token. Raises ListenError for an address that needs a
+        `insecure`, and no request needs a token. `refuse`: makes the response to a refused request;
+        None = `refused`. Raises ListenError for an address that needs a
         token."""
         tokens = Tokens() if public else service_tokens()
         self._address = address_of(
             listen, bool(tokens) or insecure or public, option, insecure_option
         )
-        app.middlewares.insert(0, ruled(HttpRule(tokens, names_of(listen))))
-        app.middlewares.insert(1, _unpacked)
+        refuse = refuse or (lambda _request, status, why: refused(status, why))
+        app.middlewares.insert(0, ruled(HttpRule(tokens, names_of(listen)), refuse))
+        app.middlewares.insert(1, _unpacked(refuse))
         self._option = option
         self._reuse_port = reuse_port
         self._runner = web.AppRunner(
@@ -126,7 +129,10 @@ def address_of(listen: str, reachable: bool, option: str, fix: str) -> tuple[str
 
 async def body_of(request: web.Request) -> bytes:
     """The complete body, as it was sent. Raises aiohttp's errors for a body that is too large or
-    too slow."""
+    too slow. A body that is too large by its own head is not read."""
+    most = request.client_max_size
+    if most and (request.content_length or 0) > most:
+        raise web.HTTPRequestEntityTooLarge(most, request.content_length or 0)
     try:
         async with asyncio.timeout(BODY_SECONDS):
             return await request.read()
@@ -142,8 +148,11 @@ def refused(status: int, why: str, *, retry_after: float | None = None) -> web.R
     return response
 
 
-@web.middleware
-async def _unpacked(request: web.Request, handler: Handler) -> web.StreamResponse:
-    if request.headers.get(hdrs.CONTENT_ENCODING, "identity").lower() != "identity":
-        return refused(415, "send the body as it is, without Content-Encoding")
-    return await handler(request)
+def _unpacked(refuse: Refuse) -> Middleware:
+    @web.middleware
+    async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if request.headers.get(hdrs.CONTENT_ENCODING, "identity").lower() != "identity":
+            return refuse(request, 415, "send the body as it is, without Content-Encoding")
+        return await handler(request)
+
+    return check

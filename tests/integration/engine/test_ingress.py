@@ -230,6 +230,45 @@ async def test_the_agent_reports_its_reward(world: MakeWorld, reports: bool) -> 
     assert [part.turn for part in trajectory.reward_parts] == ([0] if reports else [])
 
 
+async def test_an_environment_rewards_after_the_agent_s_end_and_a_restart(
+    world: MakeWorld,
+) -> None:
+    here = await world()
+    calls_back: dict[str, Any] = {"agent": {"reward_from": "callback"}}
+    async with served(here, task=calls_back) as (run, client):
+        taken = await client.take()
+        assert not taken.reward_key
+        await client.talk(taken.key, ["q"])
+        part = trajectory_pb2.RewardPart(name="tests", value=0.25)
+        await client.report(taken.callback_key, parts=[part], node=0)
+        assert await client.end(taken.key, answer="42") == 1
+        with pytest.raises(ServiceError) as refused:
+            await client.talk(taken.key, ["another"])
+        assert refused.value.reason == reasons.ERROR_REASON_SESSION_CLOSED
+        assert (await run.learner.status()).detail["agents"] == 1
+        await run.drain()
+    async with served(here, task=calls_back) as (run, client):
+        await client.report(taken.callback_key, reward=2.0)
+        trajectory = await leased(run)
+        with pytest.raises(ServiceError) as refused:
+            await client.report(taken.callback_key, reward=3.0)
+        assert refused.value.reason == reasons.ERROR_REASON_SESSION_CLOSED
+    assert (trajectory.reward, trajectory.masked) == (2.0, False)
+    assert trajectory.stop_reason is StopReason.ANSWERED
+    assert trajectory.metadata["answer"] == "42"
+
+
+async def test_a_reward_that_does_not_come_back_masks_the_trajectory(world: MakeWorld) -> None:
+    here = await world()
+    task = {"agent": {"reward_from": "callback"}, "limits": {"seconds": 0.5}}
+    async with served(here, task=task) as (run, client):
+        taken = await client.take()
+        await client.talk(taken.key, ["q"])
+        await client.end(taken.key)
+        trajectory = await leased(run)
+    assert (trajectory.masked, trajectory.stop_reason) == (True, StopReason.ANSWERED)
+
+
 async def test_infrastructure_that_ends_an_agent_hands_out_another_attempt(
     world: MakeWorld,
 ) -> None:
@@ -286,6 +325,54 @@ async def test_refusals_name_their_reason(world: MakeWorld) -> None:
         await asyncio.gather(*(one.read() for one in held))
         assert await reason(["q"]) == reasons.ERROR_REASON_TOO_MANY_CALLS
         await client.end(taken.key)
+
+
+async def test_a_key_is_checked_without_its_trajectory(world: MakeWorld) -> None:
+    here = await world()
+    async with served(here, task=REPORTS) as (_run, client):
+        taken = await client.take()
+        for _ in range(2):
+            assert await client.use_of(taken.key) == pb.KEY_USE_CALLS
+            assert await client.use_of(taken.reward_key) == pb.KEY_USE_REPORT
+            await client.end(taken.key)
+        with pytest.raises(ServiceError) as refused:
+            await client.use_of(f"{taken.key}x")
+    assert refused.value.reason == reasons.ERROR_REASON_SESSION_NOT_FOUND
+
+
+async def test_a_prompt_by_prefix_goes_on_from_a_whole_completion(world: MakeWorld) -> None:
+    here = await world()
+    async with served(here) as (run, client):
+        taken = await client.take()
+        said = ""
+        for text in ("one two", " three", " four"):
+            said += text
+            talk = await client.ask(taken.key, [said])
+            attached = await talk.prompt(said, by_prefix=True)
+            assert not attached.HasField("node")
+            await talk.completions()
+            said += talk.texts()[0]
+            await talk.reply()
+        other = await client.ask(taken.key, ["one two five"])
+        await other.prompt("one two five", by_prefix=True)
+        await other.completions()
+        await other.reply()
+        await client.end(taken.key)
+        trajectory = await leased(run)
+    first, second = trajectory.sequences
+    assert [s.author for s in first.segments] == [Author.PROMPT, Author.MODEL] * 3
+    assert here.codec.decode(first.token_ids) == said
+    assert second.parent is None
+
+
+@pytest.mark.parametrize("author", [0, trajectory_pb2.AUTHOR_MODEL, 99])
+async def test_a_prompt_by_another_author_is_refused(world: MakeWorld, author: int) -> None:
+    here = await world()
+    async with served(here) as (_run, client):
+        talk = await client.ask((await client.take()).key, ["q"])
+        await talk.prompt(author=author)
+        with pytest.raises(ServiceError, match="an author of a prompt is"):
+            await talk.completions()
 
 
 async def test_a_constrained_or_aside_completion_is_recorded_and_not_trained(

@@ -14,7 +14,7 @@ from engine.core.text.codec import HuggingFaceCodec
 from ingress.config import IngressTable
 from ingress.serving import served as served_ingress
 from tests.integration.engine.conftest import MakeWorld
-from tests.integration.engine.test_ingress import leased, served
+from tests.integration.engine.test_ingress import REPORTS, leased, served
 from tests.support.agents import END, TOOLS, call_text
 from tests.support.dialogue import by_turn
 from tests.support.waiting import until
@@ -67,6 +67,42 @@ async def test_a_conversation_with_tools_is_one_sequence(
     assert [(call.tool, call.outcome.observation) for call in trajectory.calls] == [
         ("look", "no cat")
     ] * 2
+
+
+async def test_a_reward_by_response_id_is_its_turn_s(
+    world: MakeWorld, codec: HuggingFaceCodec
+) -> None:
+    here = await world(script=by_turn(codec, ["one" + END, "two" + END], mark="no cat"))
+    make = partial(ChatTokenizer, here.tables["policy"]["model"])
+    table = IngressTable(address="127.0.0.1:0")
+    async with (
+        served(here, task=REPORTS) as (run, client),
+        served_ingress(make, table, engine=here.tables["run"]["engine"]) as http,
+    ):
+        taken = await client.take()
+        root = f"http://127.0.0.1:{http.port}"
+        agent = AsyncOpenAI(base_url=f"{root}/t/{taken.key}/v1", api_key="x", max_retries=0)
+        environment = AsyncOpenAI(base_url=f"{root}/v1", api_key=taken.reward_key, max_retries=0)
+        async with agent, environment:
+            messages: list[Any] = [{"role": "user", "content": "q"}]
+            said = []
+            for stream in (False, True):
+                found: Any = await agent.chat.completions.create(
+                    model="policy", messages=messages, stream=stream
+                )
+                ids = [chunk.id async for chunk in found] if stream else [found.id]
+                said.append(ids.pop())
+                messages += [{"role": "assistant", "content": "one"}, messages[0]]
+            for value, response in zip((0.25, 0.5), said, strict=True):
+                body = {"reward": value, "response_id": response}
+                await environment.post("/reward", body=body, cast_to=object)
+            await environment.post("/reward", body={"reward": 2}, cast_to=object)
+            ended = await agent.post("/end", body={"answer": "a"}, cast_to=object)
+        assert ended == {"status": "ended", "calls": 2}
+        trajectory = await leased(run)
+    assert trajectory.reward == 2
+    assert [(part.turn, part.value) for part in trajectory.reward_parts] == [(0, 0.25), (1, 0.5)]
+    assert trajectory.metadata["answer"] == "a"
 
 
 async def test_an_engine_that_restarts_delays_a_response(

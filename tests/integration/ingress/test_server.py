@@ -12,12 +12,13 @@ from typing import Any
 import aiohttp
 import pytest
 
-from ingress import server
+from ingress import keys, model_call, server
 from ingress.errors import StartError
 from tests.support.agents import END, TOOLS, Served, call_text, served_agents
 from tests.support.families import write_family
 from tests.support.policy import write_policy
 from toolwright.common.v1 import reasons_pb2 as reasons
+from toolwright.process.backoff import Backoff
 from toolwright.rpc.errors import ServiceError
 from toolwright.wire import unpack
 
@@ -87,6 +88,47 @@ async def test_a_key_in_the_path_or_in_a_header(served: Served) -> None:
         assert (status, body["error"]["code"]) == (401, "invalid_api_key")
 
 
+async def test_a_wrong_key_is_refused_before_the_body_is_read(served: Served) -> None:
+    port = int(served.root.split(":")[-1])
+    head = (
+        b"POST /t/%b/v1/%b HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        b"Content-Length: 9999999\r\n\r\n"
+    )
+    for path in (b"chat/completions", b"messages", b"responses", b"messages/count_tokens"):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(head % (b"other", path))
+        assert b" 401 " in await asyncio.wait_for(reader.readuntil(b"\r\n"), 10)
+        writer.close()
+    assert served.engine.checked == ["other"] * 4
+
+
+async def test_the_engine_checks_a_key_once(served: Served) -> None:
+    for _ in range(3):
+        assert (await answered(served.url, asking()))[0] == 200
+    assert served.engine.checked == ["key"]
+
+
+async def test_a_reward_key_makes_no_calls(served: Served) -> None:
+    served.engine.reward_keys = frozenset({"reward"})
+    status, body = await answered(f"{served.root}/t/reward/v1", asking())
+    assert (status, body["error"]["code"]) == (403, "wrong_key")
+    assert not served.engine.calls
+
+
+async def test_requests_of_a_key_are_bounded(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keys, "MOST_REQUESTS", 1)
+    served.engine.gate.clear()
+    waiting = asyncio.create_task(answered(served.url, asking()))
+    await served.engine.begun.wait()
+    status, body = await answered(served.url, asking())
+    assert (status, body["error"]["code"]) == (429, "too_many_calls")
+    served.engine.gate.set()
+    assert (await waiting)[0] == 200
+    assert (await answered(served.url, asking()))[0] == 200
+
+
 async def test_models_and_health(policy_folder: Path) -> None:
     async with (
         served_agents(policy_folder, TEXTS, aliases={"gpt": "aside"}) as served,
@@ -96,7 +138,8 @@ async def test_models_and_health(policy_folder: Path) -> None:
             names = [one["id"] for one in (await response.json())["data"]]
         assert names == ["policy", "aside", "gpt"]
         async with session.get(f"{served.root}/health") as response:
-            assert await response.json() == {"status": "healthy", "in_flight": 0}
+            health = await response.json()
+        assert (health["status"], health["in_flight"]) == ("healthy", 0)
         for name, aside in (("policy", False), ("aside", True), ("gpt", True)):
             assert (await answered(served.url, {**asking(), "model": name}))[0] == 200
             assert served.engine.calls[-1].ask.aside is aside
@@ -129,6 +172,8 @@ async def test_parameters_reach_the_engine(policy_folder: Path) -> None:
     [
         (b"{", 400, None),
         (b"[]", 400, None),
+        (b"[" * server.MOST_BODY_BYTES, 400, None),
+        (b'{"messages": [' + b'"",' * (1 << 20) + b'""]}', 400, None),
         (asking(temperature="hot"), 400, None),
         (asking(tool_choice="required"), 400, None),
     ],
@@ -327,6 +372,24 @@ async def test_a_stream_whose_call_is_lost_ends_with_an_error(served: Served) ->
     assert "lost a call" in found[-1]["error"]["message"]
     assert "data: [DONE]" not in found
     assert not served.engine.nodes
+
+
+async def test_a_lost_call_begins_again_after_a_pause(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses = []
+
+    class Noted(Backoff):
+        def pause(self, tries: int) -> float:
+            pauses.append(tries)
+            return 0.0
+
+    monkeypatch.setattr(model_call, "LOST_BACKOFF", Noted(1.0, 1.0))
+    failure = ServiceError(reasons.ERROR_REASON_DRAINING, "bye", retry_after=0.01)
+    served.engine.failures += [("choice", failure)] * 2
+    status, body = await answered(served.url, asking(n=2))
+    assert (status, len(body["choices"])) == (200, 2)
+    assert pauses == [0, 1]
 
 
 async def test_the_end_waits_until_the_call_is_on_disk(served: Served) -> None:

@@ -220,7 +220,7 @@ def test_a_stream_and_a_whole_response_say_the_same(dialect: Any) -> None:
     complete = Complete(choice=0, message=message, end="tool_calls", stop="", logprobs=())
     end = CallEnd(completions=(complete,), usage=Usage(prompt_tokens=3, completion_tokens=2))
     streamed = dialect.reply(request)
-    events = [*streamed.begin()]
+    events = [*streamed.begin("0-1")]
     for piece in pieces:
         events += streamed.said(Said(choice=0, piece=piece))
     events += streamed.end(end)

@@ -22,6 +22,28 @@ else:
 
 DESCRIPTOR: google.protobuf.descriptor.FileDescriptor
 
+class _KeyUse:
+    ValueType = typing.NewType("ValueType", builtins.int)
+    V: typing_extensions.TypeAlias = ValueType
+
+class _KeyUseEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_KeyUse.ValueType], builtins.type):
+    DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
+    KEY_USE_UNSPECIFIED: _KeyUse.ValueType  # 0
+    KEY_USE_CALLS: _KeyUse.ValueType  # 1
+    """Model calls."""
+    KEY_USE_REPORT: _KeyUse.ValueType  # 2
+    """Report."""
+
+class KeyUse(_KeyUse, metaclass=_KeyUseEnumTypeWrapper):
+    """What a key is for."""
+
+KEY_USE_UNSPECIFIED: KeyUse.ValueType  # 0
+KEY_USE_CALLS: KeyUse.ValueType  # 1
+"""Model calls."""
+KEY_USE_REPORT: KeyUse.ValueType  # 2
+"""Report."""
+global___KeyUse = KeyUse
+
 class _Outcome:
     ValueType = typing.NewType("ValueType", builtins.int)
     V: typing_extensions.TypeAlias = ValueType
@@ -283,6 +305,11 @@ class Prompt(google.protobuf.message.Message):
     TAIL_FIELD_NUMBER: builtins.int
     FRESH_FIELD_NUMBER: builtins.int
     RESULTS_FIELD_NUMBER: builtins.int
+    BY_PREFIX_FIELD_NUMBER: builtins.int
+    by_prefix: builtins.bool
+    """The request has no messages that could match a call. `fresh` goes on from the call with the
+    longest common prefix if that prefix holds a whole completion; else it is a new root.
+    """
     @property
     def tail(self) -> global___Ids:
         """Ids after those of the matched call. Not for a new root."""
@@ -303,9 +330,10 @@ class Prompt(google.protobuf.message.Message):
         tail: global___Ids | None = ...,
         fresh: global___Ids | None = ...,
         results: collections.abc.Iterable[global___ReadResult] | None = ...,
+        by_prefix: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["fresh", b"fresh", "ids", b"ids", "tail", b"tail"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["fresh", b"fresh", "ids", b"ids", "results", b"results", "tail", b"tail"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["by_prefix", b"by_prefix", "fresh", b"fresh", "ids", b"ids", "results", b"results", "tail", b"tail"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["ids", b"ids"]) -> typing.Literal["tail", "fresh"] | None: ...
 
 global___Prompt = Prompt
@@ -388,20 +416,24 @@ class Delta(google.protobuf.message.Message):
     CHOICE_FIELD_NUMBER: builtins.int
     TOKEN_IDS_FIELD_NUMBER: builtins.int
     LOGPROBS_FIELD_NUMBER: builtins.int
+    NODE_FIELD_NUMBER: builtins.int
     choice: builtins.int
     """Number of the completion, from 0."""
     token_ids: builtins.bytes
     """Little-endian int32."""
     logprobs: builtins.bytes
     """Little-endian float32, one for each token."""
+    node: builtins.int
+    """Call that the completion is, as in Finished."""
     def __init__(
         self,
         *,
         choice: builtins.int = ...,
         token_ids: builtins.bytes = ...,
         logprobs: builtins.bytes = ...,
+        node: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["choice", b"choice", "logprobs", b"logprobs", "token_ids", b"token_ids"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["choice", b"choice", "logprobs", b"logprobs", "node", b"node", "token_ids", b"token_ids"]) -> None: ...
 
 global___Delta = Delta
 
@@ -557,6 +589,36 @@ class Durable(google.protobuf.message.Message):
 global___Durable = Durable
 
 @typing.final
+class CheckKeyRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    KEY_FIELD_NUMBER: builtins.int
+    key: builtins.str
+    def __init__(
+        self,
+        *,
+        key: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["key", b"key"]) -> None: ...
+
+global___CheckKeyRequest = CheckKeyRequest
+
+@typing.final
+class CheckKeyResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    USE_FIELD_NUMBER: builtins.int
+    use: global___KeyUse.ValueType
+    def __init__(
+        self,
+        *,
+        use: global___KeyUse.ValueType = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["use", b"use"]) -> None: ...
+
+global___CheckKeyResponse = CheckKeyResponse
+
+@typing.final
 class TakeRequest(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -591,6 +653,7 @@ class TakeResponse(google.protobuf.message.Message):
     ATTEMPT_FIELD_NUMBER: builtins.int
     TASK_FIELD_NUMBER: builtins.int
     CONTEXT_FIELD_NUMBER: builtins.int
+    CALLBACK_KEY_FIELD_NUMBER: builtins.int
     key: builtins.str
     """Key of the trajectory; empty = no trajectory was admitted in time."""
     reward_key: builtins.str
@@ -600,6 +663,10 @@ class TakeResponse(google.protobuf.message.Message):
     """Name of the attempt: an attempt that failed is taken again under another key."""
     context: builtins.int
     """Tokens of the whole context."""
+    callback_key: builtins.str
+    """Key for Report if the recipe waits for the reward of the agent's environment, also after the
+    agent's end. The agent itself never gets it. Empty otherwise.
+    """
     @property
     def task(self) -> toolwright.common.v1.trajectory_pb2.Task: ...
     def __init__(
@@ -611,9 +678,10 @@ class TakeResponse(google.protobuf.message.Message):
         attempt: builtins.str = ...,
         task: toolwright.common.v1.trajectory_pb2.Task | None = ...,
         context: builtins.int = ...,
+        callback_key: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["task", b"task"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["attempt", b"attempt", "context", b"context", "key", b"key", "reward_key", b"reward_key", "task", b"task", "trajectory_id", b"trajectory_id"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["attempt", b"attempt", "callback_key", b"callback_key", "context", b"context", "key", b"key", "reward_key", b"reward_key", "task", b"task", "trajectory_id", b"trajectory_id"]) -> None: ...
 
 global___TakeResponse = TakeResponse
 

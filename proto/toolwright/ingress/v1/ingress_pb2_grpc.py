@@ -47,6 +47,11 @@ class IngressServiceStub(object):
                 request_serializer=toolwright_dot_ingress_dot_v1_dot_ingress__pb2.GenerateRequest.SerializeToString,
                 response_deserializer=toolwright_dot_ingress_dot_v1_dot_ingress__pb2.GenerateResponse.FromString,
                 _registered_method=True)
+        self.CheckKey = channel.unary_unary(
+                '/toolwright.ingress.v1.IngressService/CheckKey',
+                request_serializer=toolwright_dot_ingress_dot_v1_dot_ingress__pb2.CheckKeyRequest.SerializeToString,
+                response_deserializer=toolwright_dot_ingress_dot_v1_dot_ingress__pb2.CheckKeyResponse.FromString,
+                _registered_method=True)
         self.Take = channel.unary_unary(
                 '/toolwright.ingress.v1.IngressService/Take',
                 request_serializer=toolwright_dot_ingress_dot_v1_dot_ingress__pb2.TakeRequest.SerializeToString,
@@ -99,6 +104,15 @@ class IngressServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CheckKey(self, request, context):
+        """Says what a key is for. The ingress checks a key before it reads the body of a request. The
+        response does not depend on the trajectory, which may have ended. NOT_FOUND /
+        SESSION_NOT_FOUND: no trajectory has the key.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Take(self, request, context):
         """Hands out a trajectory of an admitted group. Waits at most `wait`; without a trajectory the
         response has no key. Idempotent by `worker` and `number`.
@@ -129,6 +143,11 @@ def add_IngressServiceServicer_to_server(servicer, server):
                     servicer.Generate,
                     request_deserializer=toolwright_dot_ingress_dot_v1_dot_ingress__pb2.GenerateRequest.FromString,
                     response_serializer=toolwright_dot_ingress_dot_v1_dot_ingress__pb2.GenerateResponse.SerializeToString,
+            ),
+            'CheckKey': grpc.unary_unary_rpc_method_handler(
+                    servicer.CheckKey,
+                    request_deserializer=toolwright_dot_ingress_dot_v1_dot_ingress__pb2.CheckKeyRequest.FromString,
+                    response_serializer=toolwright_dot_ingress_dot_v1_dot_ingress__pb2.CheckKeyResponse.SerializeToString,
             ),
             'Take': grpc.unary_unary_rpc_method_handler(
                     servicer.Take,
@@ -181,6 +200,33 @@ class IngressService(object):
             '/toolwright.ingress.v1.IngressService/Generate',
             toolwright_dot_ingress_dot_v1_dot_ingress__pb2.GenerateRequest.SerializeToString,
             toolwright_dot_ingress_dot_v1_dot_ingress__pb2.GenerateResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CheckKey(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toolwright.ingress.v1.IngressService/CheckKey',
+            toolwright_dot_ingress_dot_v1_dot_ingress__pb2.CheckKeyRequest.SerializeToString,
+            toolwright_dot_ingress_dot_v1_dot_ingress__pb2.CheckKeyResponse.FromString,
             options,
             channel_credentials,
             insecure,

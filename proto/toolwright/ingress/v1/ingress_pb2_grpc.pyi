@@ -53,6 +53,15 @@ class IngressServiceStub:
     or 16 calls in flight.
     """
 
+    CheckKey: grpc.UnaryUnaryMultiCallable[
+        toolwright.ingress.v1.ingress_pb2.CheckKeyRequest,
+        toolwright.ingress.v1.ingress_pb2.CheckKeyResponse,
+    ]
+    """Says what a key is for. The ingress checks a key before it reads the body of a request. The
+    response does not depend on the trajectory, which may have ended. NOT_FOUND /
+    SESSION_NOT_FOUND: no trajectory has the key.
+    """
+
     Take: grpc.UnaryUnaryMultiCallable[
         toolwright.ingress.v1.ingress_pb2.TakeRequest,
         toolwright.ingress.v1.ingress_pb2.TakeResponse,
@@ -108,6 +117,15 @@ class IngressServiceAsyncStub:
     SESSION_CLOSED: the trajectory has ended. INVALID_ARGUMENT / CONTEXT_FULL: the prompt leaves no
     room. RESOURCE_EXHAUSTED / TOO_MANY_CALLS: the trajectory has 1,024 calls, a record of 56 MiB,
     or 16 calls in flight.
+    """
+
+    CheckKey: grpc.aio.UnaryUnaryMultiCallable[
+        toolwright.ingress.v1.ingress_pb2.CheckKeyRequest,
+        toolwright.ingress.v1.ingress_pb2.CheckKeyResponse,
+    ]
+    """Says what a key is for. The ingress checks a key before it reads the body of a request. The
+    response does not depend on the trajectory, which may have ended. NOT_FOUND /
+    SESSION_NOT_FOUND: no trajectory has the key.
     """
 
     Take: grpc.aio.UnaryUnaryMultiCallable[
@@ -167,6 +185,17 @@ class IngressServiceServicer(metaclass=abc.ABCMeta):
         SESSION_CLOSED: the trajectory has ended. INVALID_ARGUMENT / CONTEXT_FULL: the prompt leaves no
         room. RESOURCE_EXHAUSTED / TOO_MANY_CALLS: the trajectory has 1,024 calls, a record of 56 MiB,
         or 16 calls in flight.
+        """
+
+    @abc.abstractmethod
+    def CheckKey(
+        self,
+        request: toolwright.ingress.v1.ingress_pb2.CheckKeyRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[toolwright.ingress.v1.ingress_pb2.CheckKeyResponse, collections.abc.Awaitable[toolwright.ingress.v1.ingress_pb2.CheckKeyResponse]]:
+        """Says what a key is for. The ingress checks a key before it reads the body of a request. The
+        response does not depend on the trajectory, which may have ended. NOT_FOUND /
+        SESSION_NOT_FOUND: no trajectory has the key.
         """
 
     @abc.abstractmethod

@@ -118,8 +118,10 @@ class Overlong(Table):
 class Agent(Table):
     """Trajectories are written by an agent of its own, which calls the policy as a model server."""
 
-    reward_from: Literal["recipe", "agent"] = Field(
-        default="recipe", description="whose reward counts: task.reward's, or the agent's report"
+    reward_from: Literal["recipe", "agent", "callback"] = Field(
+        default="recipe",
+        description="whose reward counts: task.reward's, the agent's report, or a later report of "
+        "its environment",
     )
     superseded: Literal["mask", "train"] = Field(
         default="mask", description="completions whose place a later sample of the request took"

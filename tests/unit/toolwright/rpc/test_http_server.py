@@ -18,6 +18,7 @@ from toolwright.rpc.http_server import HttpServer, body_of
 from toolwright.rpc.options import TOKEN_VARIABLE
 
 MIB = 1 << 20
+JSON = {"Content-Type": "application/json"}
 
 
 async def length(request: web.Request) -> web.Response:
@@ -115,12 +116,64 @@ async def test_beyond_its_room_connections_are_closed_at_once(
         one.close()
 
 
-async def test_a_body_that_never_comes_is_given_up(
-    server: HttpServer, token: str, monkeypatch: pytest.MonkeyPatch
+HEAD = (
+    b"POST / HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\n"
+    b"Authorization: Bearer secret\r\n"
+)
+CHUNKED = b"Transfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        b"Content-Length: 9\r\n\r\n",
+        b"Content-Length: 9\r\n\r\nshort",
+        CHUNKED,
+        CHUNKED + b"4\r\nabcd\r\n",
+    ],
+)
+async def test_a_body_that_never_ends_is_given_up(
+    server: HttpServer, token: str, monkeypatch: pytest.MonkeyPatch, rest: bytes
 ) -> None:
     monkeypatch.setattr(http_server, "BODY_SECONDS", 0.05)
-    head = (
-        b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\nContent-Type: application/json\r\n"
-        b"Authorization: Bearer secret\r\n\r\n"
-    )
-    assert (await raw(server, head)).startswith(b"HTTP/1.1 408 ")
+    assert (await raw(server, HEAD + rest)).startswith(b"HTTP/1.1 408 ")
+
+
+@pytest.mark.parametrize(
+    ("rest", "status"),
+    [
+        (b"Content-Length: -1\r\n\r\n", b"400"),
+        (b"Content-Length: many\r\n\r\n", b"400"),
+        (b"Content-Length: 1\r\nContent-Length: 2\r\n\r\nab", b"400"),
+        (b"Content-Length: 2\r\n" + CHUNKED + b"0\r\n\r\n", b"400"),
+        (b"Content-Length: 99999999999\r\n\r\n", b"413"),
+        (CHUNKED + b"zz\r\n", b"400"),
+        (b"X: " + b"x" * MIB + b"\r\n\r\n", b"400"),
+        (b"".join(b"X-%d: x\r\n" % number for number in range(100_000)), b"400"),
+    ],
+)
+async def test_a_wrong_head_or_length_is_refused_at_once(
+    server: HttpServer, token: str, rest: bytes, status: bytes
+) -> None:
+    assert (await raw(server, HEAD + rest)).split()[1] == status
+    assert await post(server, b"{}", **{"Authorization": "Bearer secret", **JSON}) == 200
+
+
+async def test_a_chunked_body_without_end_is_read_up_to_the_limit(
+    monkeypatch: pytest.MonkeyPatch, server: HttpServer, token: str
+) -> None:
+    async def chunks() -> AsyncIterator[bytes]:
+        while True:
+            yield bytes(MIB)
+
+    tracemalloc.start()
+    try:
+        async with aiohttp.ClientSession() as session:
+            headers = {"Authorization": "Bearer secret", **JSON}
+            url = f"http://127.0.0.1:{server.port}/"
+            async with session.post(url, data=chunks(), headers=headers) as answer:
+                assert answer.status == 413
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 4 * 64 * MIB

@@ -1,0 +1,76 @@
+"""Failures of a call as a client sees them: status, code, and the API's own shape."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+import structlog
+from aiohttp import web
+
+from ingress.errors import ApiError
+from ingress.link import BrokenOrder, CallLost
+from toolwright.common.v1 import reasons_pb2 as reasons
+from toolwright.rpc.errors import ServiceError, TransportError
+
+log = structlog.get_logger("ingress")
+
+FAILURES = (ApiError, ServiceError, TransportError, CallLost, BrokenOrder)
+
+
+def api_error(error: Exception) -> ApiError:
+    """A call's failure as the client sees it."""
+    if isinstance(error, ApiError):
+        return error
+    if not isinstance(error, ServiceError):
+        log.warning("call failed", error=str(error))
+        return ApiError(str(error), status=500, kind="server_error")
+    match error.reason:
+        case reasons.ERROR_REASON_SESSION_NOT_FOUND:
+            return ApiError(
+                "no trajectory has this key",
+                status=401,
+                kind="authentication_error",
+                code="invalid_api_key",
+            )
+        case reasons.ERROR_REASON_NOT_OWNER:
+            return ApiError(error.message, status=403, kind="permission_error", code="wrong_key")
+        case reasons.ERROR_REASON_SESSION_CLOSED:
+            return ApiError(error.message, status=410, code="trajectory_ended")
+        case reasons.ERROR_REASON_CONTEXT_FULL:
+            # Agents look for the code, or for OpenAI's own words.
+            return ApiError(
+                f"This model's maximum context length is exceeded: {error.message}",
+                code="context_length_exceeded",
+                param="messages",
+            )
+        case reasons.ERROR_REASON_TOO_MANY_CALLS:
+            return ApiError(
+                error.message,
+                status=429,
+                kind="rate_limit_error",
+                code="too_many_calls",
+                retry_after=1.0,
+            )
+        case reasons.ERROR_REASON_INVALID_REQUEST:
+            return ApiError(error.message)
+    log.warning("call failed", error=str(error))
+    return ApiError(str(error), status=500, kind="server_error")
+
+
+Shape = Callable[[ApiError], dict[str, Any]]
+"""Gives the body of a refusal."""
+
+
+def refusal(error: ApiError, shape: Shape) -> web.Response:
+    response = json_response(shape(error), error.status)
+    if error.retry_after is not None:
+        response.headers["Retry-After"] = f"{error.retry_after:.0f}"
+    return response
+
+
+def json_response(body: Any, status: int = 200) -> web.Response:
+    return web.Response(
+        body=orjson.dumps(body), status=status, headers={"Content-Type": "application/json"}
+    )
