@@ -181,7 +181,7 @@ def shared_segments(segments: Iterable[Segment], count: int) -> list[Segment]:
 def _first(segment: Segment, count: int) -> Segment:
     """At most the first `count` tokens of a segment, not trainable."""
     if len(segment.token_ids) <= count:
-        return replace_fields(segment, trainable=False)
+        return replace_fields(segment, trainable=False) if segment.trainable else segment
     return replace_fields(
         segment,
         token_ids=segment.token_ids[:count],
