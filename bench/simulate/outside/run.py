@@ -38,6 +38,7 @@ from bench.simulate.virtual.loop import Owner, VirtualLoop, loop_here
 from bench.simulate.virtual.world import Say, world
 from bench.simulate.workload import REWARD_WITNESSES, make_policy
 from engine.core.text.codec import HuggingFaceCodec
+from ingress.metrics import Metrics
 from ingress.model_call import Text
 from ingress.text.tails import Tails
 from ingress.text.workers import TextWorkers
@@ -78,7 +79,8 @@ class OutsideStudio:
         self._codec = HuggingFaceCodec(self._policy)
         tokenizer = ChatTokenizer(self._policy)
         make = partial(ChatTokenizer, self._policy)
-        self._text = Text(tokenizer, TextWorkers(lambda: Tails(make()), 1), tails=True)
+        workers = TextWorkers(lambda: Tails(make()), 1)
+        self._text = Text(tokenizer, workers, tails=True, metrics=Metrics())
 
     def play(self, plan: OutsidePlan, *, say: Say | None = None) -> OutsidePlayed:
         """Raises Stuck for a run that does not come to its end."""
