@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+import math
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, TypeVar, cast
 
@@ -14,13 +14,15 @@ from toolwright import wire
 from toolwright.common.v1 import trajectory_pb2
 from toolwright.ingress.v1 import ingress_pb2 as pb
 from toolwright.ingress.v1 import ingress_pb2_grpc
-from toolwright.rpc.channel import backoff, call, may_retry
-from toolwright.rpc.errors import ServiceError, TransportError
+from toolwright.rpc.channel import call
+from toolwright.rpc.retrying import Retry
 
 TAKE_S = 20.0
 """Longest wait of one Take for a trajectory, in seconds."""
 TIMEOUT_S = 60.0
 """Deadline of one request, in seconds."""
+QUIET_S = 1.0
+"""Length of an outage that is not logged, in seconds."""
 
 log = structlog.get_logger("agents")
 Response = TypeVar("Response")
@@ -37,6 +39,11 @@ class EngineLink:
         )
         self._worker = worker
         self._life = life
+        self._retry = Retry(
+            lambda: math.inf,
+            lambda why, waited: log.info("engine does not answer", seconds=waited, error=why),
+            quiet_s=QUIET_S,
+        )
 
     async def take(self, number: int, tasks: Sequence[str]) -> pb.TakeResponse:
         """A trajectory of the tasks; without a key if the engine had none in `TAKE_S`."""
@@ -47,12 +54,12 @@ class EngineLink:
             wait=wire.duration(TAKE_S),
             tasks=tasks,
         )
-        return await _until_answered(self._stub.Take, request)
+        return await self._call(self._stub.Take, request)
 
     async def hold(self, keys: Iterable[str]) -> Sequence[str]:
         """Says which trajectories have living agents. Returns the keys of those that have ended."""
         request = pb.HoldRequest(worker=self._worker, life=self._life, keys=keys)
-        response: pb.HoldResponse = await _until_answered(self._stub.Hold, request)
+        response: pb.HoldResponse = await self._call(self._stub.Hold, request)
         return response.ended
 
     async def report(self, key: str, result: Result) -> None:
@@ -62,7 +69,7 @@ class EngineLink:
             for name, value in result.parts.items()
         ]
         request = pb.ReportRequest(key=key, reward=result.reward, parts=parts)
-        await _until_answered(self._stub.Report, request)
+        await self._call(self._stub.Report, request)
 
     async def ended(self, key: str, ending: Ending, answer: str | None, output: str) -> int:
         """Ends a trajectory. Returns the number of its model calls."""
@@ -74,20 +81,12 @@ class EngineLink:
             needs_calls=ending.needs_calls,
             output=output,
         )
-        response: pb.EndedResponse = await _until_answered(self._stub.Ended, request)
+        response: pb.EndedResponse = await self._call(self._stub.Ended, request)
         return response.calls
 
-
-async def _until_answered(method: Callable[..., Awaitable[Response]], request: Any) -> Response:
-    failures = 0
-    while True:
-        try:
-            return await call(method, request, timeout=TIMEOUT_S)
-        except (ServiceError, TransportError) as error:
-            if not may_retry(error):
-                raise
-            if failures == 1:
-                log.info("engine does not answer", error=str(error))
-            pause = backoff(failures, error)
-        await asyncio.sleep(pause)
-        failures += 1
+    async def _call(self, method: Callable[..., Awaitable[Response]], request: Any) -> Response:
+        return await self._retry.until_called(
+            lambda: call(method, request, timeout=TIMEOUT_S),
+            type(request).__name__,
+            worked_s=TIMEOUT_S,
+        )
