@@ -104,7 +104,8 @@ async def agent_hosts(
             for process in found.processes:
                 if process.returncode is None:
                     process.terminate()
-                await process.communicate()
+                if process.stderr is not None and not process.stderr.at_eof():
+                    await process.communicate()
 
 
 @asynccontextmanager

@@ -188,6 +188,9 @@ class Agents:
             attempt.give_up(_GONE)
 
     def _give_up(self, holder: str) -> None:
+        """A life of a worker is over: its requests get nothing, and its attempts are given up."""
+        for taker in [name for name in self._wanted if holder_of(name) == holder]:
+            self._wanted.pop(taker).attempt.set_result(None)
         for attempt in list(self._live.values()):
             if holder_of(attempt.forest.begun.taker) == holder:
                 attempt.give_up(_GONE)

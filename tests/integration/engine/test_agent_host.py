@@ -166,6 +166,28 @@ async def test_agents_of_a_dead_host_start_again(
     assert {one.stop_reason for one in group.members} == {StopReason.ANSWERED}
 
 
+async def test_a_host_whose_place_is_taken_ends_with_one_sentence(
+    world: MakeWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "seen").mkdir()
+    (tmp_path / "other").mkdir()
+    here = await world(run=ONE)
+    agent = {"environment": {"TOOLWRIGHT_SEEN": str(tmp_path / "seen")}}
+    async with hosted(here, agent, HANGS_ONCE) as (run, hosts):
+        (first,) = hosts.processes
+        await until(lambda: any((tmp_path / "seen").iterdir()), "the first agent")
+        monkeypatch.setenv("TMPDIR", str(tmp_path / "other"))  # as on another machine
+        await hosts.start()
+        _, errors = await first.communicate()
+        (tmp_path / "seen" / "go").touch()
+        (group,) = await run.learner.lease(run.version)
+    assert first.returncode == 1
+    last = errors.decode().splitlines()[-1]
+    assert last.startswith("agents: the engine refuses agents serve: ")
+    assert "a later process is the worker" in last
+    assert [one.attempt for one in group.members] == [1]
+
+
 async def test_agents_outlive_their_engine(world: MakeWorld, tmp_path: Path) -> None:
     seen = tmp_path / "seen"
     seen.mkdir()
