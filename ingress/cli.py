@@ -31,7 +31,7 @@ def serve(
     workers: Annotated[
         int, typer.Option(help="processes that share the address; default: ingress.workers")
     ] = 0,
-    worker: Annotated[bool, typer.Option("--worker", hidden=True)] = False,
+    worker: Annotated[int, typer.Option("--worker", hidden=True)] = -1,
 ) -> None:
     """Serve agents until SIGTERM.
 
@@ -47,10 +47,12 @@ def serve(
         from ingress.serving import serve as serve_agents
 
         log_to_stderr()
-        if worker or table.workers == 1:
-            loop.run(serve_agents(read, table, worker=worker))
+        if worker >= 0:
+            loop.run(serve_agents(read, table.of_worker(worker), worker=True))
+        elif table.workers == 1:
+            loop.run(serve_agents(read, table))
         else:
-            words = ["-m", "ingress.cli", "serve", str(recipe), "--worker"]
+            words = ["-m", "ingress.cli", "serve", str(recipe)]
             words += [word for one in set_ or () for word in ("--set", one)]
             loop.run(serve_many(words, table))
     except (StartError, ListenError, RecipeError, OSError) as error:

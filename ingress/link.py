@@ -24,6 +24,7 @@ import structlog
 
 from toolwright.ingress.v1 import ingress_pb2 as pb
 from toolwright.ingress.v1 import ingress_pb2_grpc
+from toolwright.rollout.v1 import rollout_pb2, rollout_pb2_grpc
 from toolwright.rpc.channel import backoff, call, may_retry
 from toolwright.rpc.errors import ServiceError, TransportError, from_rpc_error
 from toolwright.wire import pack, unpack
@@ -66,6 +67,10 @@ class EngineLink:
             "ingress_pb2_grpc.IngressServiceAsyncStub",
             ingress_pb2_grpc.IngressServiceStub(channel),
         )
+        self._rollout = cast(
+            "rollout_pb2_grpc.RolloutServiceAsyncStub",
+            rollout_pb2_grpc.RolloutServiceStub(channel),
+        )
 
     async def generate(
         self, ask: pb.Ask, prompt: MakePrompt, reply: MakeReply
@@ -101,6 +106,15 @@ class EngineLink:
         request = pb.CheckKeyRequest(key=key)
         found: pb.CheckKeyResponse = await self._answer(self._stub.CheckKey, request)
         return found.use
+
+    async def submit(
+        self, request: rollout_pb2.SubmitTasksRequest
+    ) -> rollout_pb2.SubmitTasksResponse:
+        """Submits tasks; the engine has them on disk. Raises as `use_of_key`."""
+        found: rollout_pb2.SubmitTasksResponse = await self._answer(
+            self._rollout.SubmitTasks, request
+        )
+        return found
 
     async def take(self, request: pb.TakeRequest, wait: float) -> pb.TakeResponse:
         """A trajectory; no key after `wait` seconds without one. Raises as `use_of_key`."""

@@ -1,9 +1,8 @@
-"""The ladder: which runs a recipe's variations ask for, and where each of them lies.
+"""The ladder: the runs of a recipe's variations, and the folder of each.
 
-Everything is refused here that can be refused without a process: a name that is none, a variation
-that the recipe refuses or that changes nothing, what nobody makes, one memory for two runs. Seeds
-are 1, 2, 3 and on; all variations of a seed stand behind its base, so that what is there after an
-interruption are whole pairs.
+It refuses what can be refused without a process: an unknown name, a variation that the recipe
+refuses or that changes nothing, a file without a maker, one memory for two runs. Seeds are 1, 2, 3
+and so on. All variations of a seed follow its base, so an interruption leaves whole pairs.
 """
 
 from __future__ import annotations
@@ -31,11 +30,11 @@ from console.course.session import planned
 from console.errors import NothingStarted
 
 NONE = '""'
-"""Of a memory's store: the run folder's own."""
+"""Value of a memory's store that means the run folder's own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class LadderOptions:
     """What was typed. only: names of the variations to run; empty = all."""
 
     recipe: Path
@@ -135,7 +134,7 @@ class Ladder:
         return tuple(rung for rung in self.rungs if rung.variation.asked)
 
 
-def ladder_of(asked: Asked) -> Ladder:
+def ladder_of(asked: LadderOptions) -> Ladder:
     """NothingStarted names what does not fit."""
     if asked.threshold is not None and not math.isfinite(asked.threshold):
         raise NothingStarted(f"--threshold {asked.threshold}: write a number that a reward can be")
@@ -227,7 +226,7 @@ def _warm_up(setup: Setup) -> Maker | None:
 
 
 def _rung(
-    asked: Asked,
+    asked: LadderOptions,
     file: Path,
     folder: Path,
     variation: Variation,

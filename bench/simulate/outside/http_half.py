@@ -21,9 +21,9 @@ from bench.simulate.virtual.loop import Owner, loop_here
 from ingress.config import IngressTable
 from ingress.dialects.chat import CHAT
 from ingress.errors import ApiError
+from ingress.http.refusals import api_error
 from ingress.link import BrokenOrder, CallLost, EngineLink
 from ingress.model_call import Text, prepare
-from ingress.refusals import api_error
 from ingress.text.tails import Tails
 from ingress.text.workers import Result, TextWorkers
 from ingress.types import Begun, CallEnd, ModelRequest, Said
@@ -49,8 +49,8 @@ class HttpHalf:
     ) -> None:
         """Answers one request. Raises ApiError."""
         try:
-            call = await prepare(_read, body, self._text, self._table)
-            async with aclosing(call.events(self._link, key=key, agent="", retry=retry)) as events:
+            call = await prepare(_read, body, self._text, self._table, key=key)
+            async with aclosing(call.events(self._link, agent="", retry=retry)) as events:
                 async for event in events:
                     if not isinstance(event, Begun):
                         send(event)
@@ -65,10 +65,10 @@ class BusyWorkers(TextWorkers):
         super().__init__(lambda: tails, 1)
         self._random = random
 
-    async def run(self, work: Callable[[Tails], Result]) -> Result:
+    async def run(self, work: Callable[[Tails], Result], lane: str) -> Result:
         if self._random.random() < BUSY:
             await asyncio.sleep(self._random.uniform(0.0, LONGEST_BUSY_S))
-        return await super().run(work)
+        return await super().run(work, lane)
 
 
 def _read(body: bytes) -> ModelRequest:

@@ -37,6 +37,7 @@ from bench.simulate.virtual.loop import Owner, VirtualLoop, loop_here
 from bench.simulate.virtual.world import Say, world
 from bench.simulate.workload import REWARD_WITNESSES, make_policy
 from engine.core.text.codec import HuggingFaceCodec
+from ingress.metrics import Metrics
 from ingress.model_call import Text
 from ingress.text.tails import Tails
 from toolwright.chat.tokenizer import ChatTokenizer
@@ -89,7 +90,7 @@ class OutsideStudio:
             toml = outside_recipe(plan, policy=self._policy, folder=Path(folder))
             file.write_text(toml, encoding="utf-8")
             workers = BusyWorkers(self._tails, Random(f"threads {plan.seed}"))
-            text = Text(self._tokenizer, workers, tails=True)
+            text = Text(self._tokenizer, workers, tails=True, metrics=Metrics())
             run = OutsideRun(plan, loop, load_recipe(file), self._policy, text)
             loop.run_until_complete(run.play())
             loop.close()

@@ -1,8 +1,8 @@
 """What a run is compared by: held-out scores of its last version, and its reward over the steps.
 
-A score that was not measured at the last step is none: an older one would flatter or slander the
-run. The threshold is one for all runs: what is asked for, else where the base has made nine tenths
-of its way from its first rewards to its last.
+Only scores of the last step count: an older one would be too good or too bad for the run. All runs
+have one threshold: the requested one, else the reward after nine tenths of the base's way from its
+first rewards to its last.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Literal
 from console.ablate.results.curves import Curve, beginning, end, height, reached
 from console.record.run import RunFiles
 from console.record.types import WAYS, Evaluation
-from console.report.suites import Asked
+from console.report.suites import NamedSuite
 from console.verdict import score
 from toolwright.statistics import mean_of
 
 REWARD, AREA, STEPS = "reward", "area", "steps"
 WAY = 0.9
-"""Of what the base gained: later the curve is flat, and where it crosses a line is chance."""
+"""Share of the base's gain: later the curve is flat, and its crossing of a line is chance."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ class Measured:
     remarks: tuple[str, ...] = ()
 
 
-def measures(asked: Sequence[Asked], *, by: str, threshold: float | None) -> list[Measure]:
+def measures(named: Sequence[NamedSuite], *, by: str, threshold: float | None) -> list[Measure]:
     """asked: suites, the first counts. by: part of the reward; empty = the whole."""
     reward = f"reward/{by}" if by else "reward"
     found = [
@@ -53,9 +53,9 @@ def measures(asked: Sequence[Asked], *, by: str, threshold: float | None) -> lis
             key=suite,
             title=f"{one.title}, {way}",
             what=f"mean {reward} on {suite} under the last version",
-            main=one is asked[0],
+            main=one is named[0],
         )
-        for one in asked
+        for one in named
         for way in WAYS
         if (suite := one.ways.get(way)) is not None
     ]
@@ -71,12 +71,14 @@ def measures(asked: Sequence[Asked], *, by: str, threshold: float | None) -> lis
     return found
 
 
-def measure(run: RunFiles, asked: Sequence[Asked], *, by: str, threshold: float | None) -> Measured:
-    """Of a run that has made its steps."""
+def measure(
+    run: RunFiles, named: Sequence[NamedSuite], *, by: str, threshold: float | None
+) -> Measured:
+    """Measures of a run that has made its steps."""
     values: dict[str, float] = {}
     errors: dict[str, float] = {}
     remarks = []
-    for suite in (suite for one in asked for suite in one.ways.values()):
+    for suite in (suite for one in named for suite in one.ways.values()):
         last = last_of(run, suite)
         found = None if last is None else value_of(last, by)
         if last is None or found is None:
@@ -107,7 +109,7 @@ def threshold_of(base: Iterable[RunFiles], by: str) -> float | None:
 
 
 def rewards(run: RunFiles, by: str) -> Curve:
-    """Of training, or of a part of it."""
+    """Training rewards, or one part of them."""
     key = f"reward/{by}" if by else "reward"
     found = ((float(step.step), step.values.get(key)) for step in run.record.steps)
     return [(at, value) for at, value in found if value is not None]

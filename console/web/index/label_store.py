@@ -2,7 +2,7 @@
 
 Invariants
 - Nothing grows with what a stranger writes: beside our own keys MOST_KEYS are looked at, the first
-  that come, and a key with more than MOST_WORDS words is none to group by. It is remembered as
+  that come, and a key with more than MOST_WORDS words groups nothing. It is remembered as
   such, and what stood under it goes away.
 - A row stands under a word once, with what curves need of it: rows themselves are wide, and a
   hundred thousand of them are not read for a page.
@@ -42,7 +42,7 @@ class Choice:
 
 
 class LabelStore:
-    """For the one who writes; within its transaction. Keys and words are kept in memory."""
+    """The writer's, within its transaction. Keys and words are kept in memory."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
@@ -78,7 +78,7 @@ class LabelStore:
         return self._keys
 
     def _number(self, keys: dict[str, int], key: str, word: str) -> int | None:
-        """Of the word; None for a key that takes no more, and for one key too many."""
+        """Number of a word; None for a full key, and for one key too many."""
         owner = keys.get(key)
         if owner is None:
             if len(keys.keys() - OWN) >= MOST_KEYS and key not in OWN:

@@ -6,6 +6,7 @@ requests in. The log decides everything, so a later life of the engine goes on w
 Invariants
 - A call without a reader lives for `GRACE_S`; then it is dropped. A reply ends that.
 - At most `MOST_CALLS` completions, and `MOST_AT_ONCE` calls in flight.
+- The record has less than `MOST_RECORD` bytes: the learner gets it as one message.
 - After the end no event is appended.
 """
 
@@ -50,6 +51,7 @@ from engine.core.trajectory.state import LogError
 from engine.errors import AttemptFailed, first_of_group
 from toolwright.ingress.limits import MOST_AT_ONCE, MOST_CHOICES, MOST_RESULT
 from toolwright.recipe import Agent
+from toolwright.rpc.options import MESSAGE_LIMIT
 from toolwright.types import (
     ActionTimings,
     Author,
@@ -65,6 +67,10 @@ GRACE_S = 15.0
 RETURN_S = 60.0
 """The same after a restart of the engine, because the ingress must find the engine first."""
 MOST_CALLS = 1024
+MOST_RECORD = MESSAGE_LIMIT - (8 << 20)
+"""Largest size of sequences and calls, in bytes. The rest of a message is for everything else."""
+TEXT_BYTES = 4
+"""Largest size of a character."""
 MOST_PARTS = 1024
 """Parts of a reward, over all reports."""
 MOST_NAME = 256
@@ -267,7 +273,7 @@ class OutsideAttempt:
 
     def ask(self, request: ModelRequest, match: Match | None, prompt: PromptIds) -> OutsideCall:
         """Logs a call and starts it. Raises CallRefused if its prompt leaves no room or does not
-        fit the match."""
+        fit the match, or if the record would become too large."""
         self._refuse_over()
         if match is None and not prompt.fresh:
             raise CallRefused(Refusal.UNFIT, "a new root needs all ids of its prompt")
@@ -285,31 +291,37 @@ class OutsideAttempt:
                 f"{shared + len(token_ids)} tokens > {self._limits.model} maximum",
             )
         sampling = self._sampling(request.sampling)
+        number = len(self.forest.nodes)
+        asked = Asked(
+            call=number,
+            root=request.root,
+            digest=request.digests[-1],
+            messages=len(request.digests),
+            request=request.request,
+            token_ids=token_ids,
+            authors=authors,
+            room=min(room, sampling.max_new_tokens or self._limits.action),
+            sampling=replace(sampling, max_new_tokens=None),
+            parent=parent,
+            shared=shared,
+            n=request.n,
+            agent=request.agent,
+            aside=request.aside,
+            stops=request.stops,
+            grammar=request.grammar,
+            asked_ns=time.monotonic_ns(),
+        )
+        texts = TEXT_BYTES * (self._characters() + sum(len(text) for _, text in prompt.results))
+        if self.forest.asked(asked).record_bytes + texts > MOST_RECORD:
+            raise CallRefused(
+                Refusal.TOO_MANY,
+                f"the record would have more than {MOST_RECORD >> 20} MiB, as each sequence "
+                "repeats what it shares: end the trajectory",
+            )
         above = {node.turn for node in self.forest.above(parent)} if prompt.results else set()
         for given_id, text in prompt.results:
             self._answer(given_id, text, above)
-        number = len(self.forest.nodes)
-        self.log.append(
-            Asked(
-                call=number,
-                root=request.root,
-                digest=request.digests[-1],
-                messages=len(request.digests),
-                request=request.request,
-                token_ids=token_ids,
-                authors=authors,
-                room=min(room, sampling.max_new_tokens or self._limits.action),
-                sampling=replace(sampling, max_new_tokens=None),
-                parent=parent,
-                shared=shared,
-                n=request.n,
-                agent=request.agent,
-                aside=request.aside,
-                stops=request.stops,
-                grammar=request.grammar,
-                asked_ns=time.monotonic_ns(),
-            )
-        )
+        self.log.append(asked)
         call = self._call_in_flight(number, stream=request.stream)
         self._start(call, GRACE_S)
         return call
@@ -386,6 +398,12 @@ class OutsideAttempt:
         self.log.append(
             Answered(call_id=called.call_id, outcome=outcome, result_ns=time.monotonic_ns())
         )
+
+    def _characters(self) -> int:
+        """Number of characters of all calls and their results."""
+        state = self.log.state
+        answered = sum(len(one.action) + len(one.outcome.observation) for one in state.calls)
+        return answered + sum(len(one.action) for one in state.open_calls)
 
     def _sampling(self, wanted: SamplingParams) -> SamplingParams:
         own = self.assignment.sampling

@@ -39,7 +39,7 @@ from engine.offline.check.recipe_warnings import (
     sampling_warnings,
 )
 from engine.offline.check.remarks import WARNING, remarks
-from engine.offline.check.template_report import template_report
+from engine.offline.check.template_report import agents_report, template_report
 from engine.offline.check.warm_up import warm_up_warnings
 from engine.offline.missing_inputs import producer_of, producer_of_source, stand_in_for_policy
 from engine.serving.evaluation.lane import check_suites, check_tasks
@@ -108,6 +108,9 @@ def check(recipe: Recipe, table: EngineTable, *, connect: bool) -> Iterator[str]
     if codec:
         for is_warning, line in template_report(codec, protocols):
             yield f"{WARNING}{line}" if is_warning else line
+        if any(task.agent is not None for task in recipe.shared.each_task.values()):
+            for is_warning, line in agents_report(codec):
+                yield f"{WARNING}{line}" if is_warning else line
         found = context_warnings(recipe, table, read_config(recipe.resolve(like or first)))
         yield from (WARNING + line for line in found)
     yield from asyncio.run(_sources(recipe, table, protocols, codec))

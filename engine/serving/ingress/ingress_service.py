@@ -23,7 +23,7 @@ from engine.types import Codec
 from toolwright import wire
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.common.v1 import trajectory_pb2
-from toolwright.ingress.limits import DIGEST_BYTES, MOST_STOPS
+from toolwright.ingress.limits import DIGEST_BYTES, MOST_STOPS, ids_digest
 from toolwright.ingress.v1 import ingress_pb2 as pb
 from toolwright.ingress.v1 import ingress_pb2_grpc
 from toolwright.rpc.errors import ServiceError, abort, answers_errors
@@ -158,7 +158,8 @@ class IngressServicer(ingress_pb2_grpc.IngressServiceServicer):
         if number is None:
             with attempt.reserved(request):
                 match = attempt.match(request)
-                yield pb.GenerateResponse(attached=self._attached(attempt, match))
+                attached = self._attached(attempt, match, verify=ask.verify)
+                yield pb.GenerateResponse(attached=attached)
                 prompt = _prompt((await _next(requests, "prompt")).prompt, self._vocab_size)
                 call = attempt.ask(request, match, prompt)
             number = call.number
@@ -224,7 +225,9 @@ class IngressServicer(ingress_pb2_grpc.IngressServiceServicer):
                     yield pb.GenerateResponse(delta=_delta(node, token_ids[at:], logprobs[at:]))
                     sent[node.number] = len(token_ids)
 
-    def _attached(self, attempt: OutsideAttempt, match: Match | None) -> pb.Attached:
+    def _attached(
+        self, attempt: OutsideAttempt, match: Match | None, *, verify: bool
+    ) -> pb.Attached:
         if match is None:
             return pb.Attached(room=attempt.context_tokens)
         node = match.node
@@ -235,6 +238,7 @@ class IngressServicer(ingress_pb2_grpc.IngressServiceServicer):
             room=max(0, attempt.context_tokens - node.end),
             tokens=node.end,
             turn_ended=not self._ends.isdisjoint(last),
+            ids_digest=ids_digest(attempt.forest.ids(node.number)) if verify else b"",
         )
 
     async def _attempt(self, key: str, *uses: KeyUse) -> OutsideAttempt:

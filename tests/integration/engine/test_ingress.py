@@ -491,6 +491,26 @@ async def test_calls_that_wait_for_their_prompts_count_as_completions(
         await client.end(taken.key)
 
 
+async def test_a_record_fits_a_message(world: MakeWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine.core.rollout.outside_attempt.MOST_RECORD", 100_000)
+    here = await world()
+    async with served(here, task={"agent": {}, "limits": {"model": 2000, "action": 10}}) as (
+        run,
+        client,
+    ):
+        taken = await client.take()
+        with pytest.raises(ServiceError) as refused:
+            for number in range(16):
+                talk = await client.ask(taken.key, [f"q{number}"], n=4)
+                await talk.prompt("a " * 500)
+                await talk.completions(4)
+                await talk.reply()
+        assert refused.value.reason == reasons.ERROR_REASON_TOO_MANY_CALLS
+        assert await client.end(taken.key) == 4 * number > 8
+        trajectory = await leased(run)
+    assert 50_000 < wire.trajectory_to_proto(trajectory).ByteSize() < 100_000
+
+
 async def test_a_report_that_cannot_be_a_score_is_refused(world: MakeWorld) -> None:
     here = await world()
     async with served(here, task=REPORTS) as (run, client):

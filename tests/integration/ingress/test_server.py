@@ -12,8 +12,9 @@ from typing import Any
 import aiohttp
 import pytest
 
-from ingress import keys, model_call, server
+from ingress import model_call
 from ingress.errors import StartError
+from ingress.http import keys, server
 from tests.support.agents import END, TOOLS, Served, call_text, served_agents
 from tests.support.families import write_family
 from tests.support.policy import write_policy

@@ -169,6 +169,7 @@ class Ask(google.protobuf.message.Message):
     STOPS_FIELD_NUMBER: builtins.int
     STREAM_FIELD_NUMBER: builtins.int
     ASIDE_FIELD_NUMBER: builtins.int
+    VERIFY_FIELD_NUMBER: builtins.int
     key: builtins.str
     """Key of the trajectory, from Take."""
     agent: builtins.str
@@ -187,6 +188,8 @@ class Ask(google.protobuf.message.Message):
     """The client streams: the engine sends each part as Delta, unless there is a constraint."""
     aside: builtins.bool
     """The call is served and recorded, and never trained."""
+    verify: builtins.bool
+    """Attached brings the digest of its ids."""
     @property
     def reasoning(self) -> google.protobuf.internal.containers.ScalarMap[builtins.int, builtins.bytes]:
         """Digest of an assistant message's reasoning, by the message's number from 0. Only for messages
@@ -220,9 +223,10 @@ class Ask(google.protobuf.message.Message):
         stops: collections.abc.Iterable[builtins.str] | None = ...,
         stream: builtins.bool = ...,
         aside: builtins.bool = ...,
+        verify: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["constraint", b"constraint", "sampling", b"sampling"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["agent", b"agent", "aside", b"aside", "constraint", b"constraint", "digests", b"digests", "key", b"key", "n", b"n", "reasoning", b"reasoning", "request_digest", b"request_digest", "retry", b"retry", "root", b"root", "sampling", b"sampling", "stops", b"stops", "stream", b"stream"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["agent", b"agent", "aside", b"aside", "constraint", b"constraint", "digests", b"digests", "key", b"key", "n", b"n", "reasoning", b"reasoning", "request_digest", b"request_digest", "retry", b"retry", "root", b"root", "sampling", b"sampling", "stops", b"stops", "stream", b"stream", "verify", b"verify"]) -> None: ...
 
 global___Ask = Ask
 
@@ -267,6 +271,7 @@ class Attached(google.protobuf.message.Message):
     ROOM_FIELD_NUMBER: builtins.int
     TOKENS_FIELD_NUMBER: builtins.int
     TURN_ENDED_FIELD_NUMBER: builtins.int
+    IDS_DIGEST_FIELD_NUMBER: builtins.int
     node: builtins.int
     """Call whose ids the prompt goes on from; absent = a new root."""
     matched: builtins.int
@@ -281,6 +286,8 @@ class Attached(google.protobuf.message.Message):
     """The ids end with the token that ends an assistant's turn: a tail begins after that token. Else
     the tail begins with it.
     """
+    ids_digest: builtins.bytes
+    """BLAKE2b of these ids as little-endian int32, 16 bytes. Only if Ask has `verify`."""
     def __init__(
         self,
         *,
@@ -289,9 +296,10 @@ class Attached(google.protobuf.message.Message):
         room: builtins.int = ...,
         tokens: builtins.int = ...,
         turn_ended: builtins.bool = ...,
+        ids_digest: builtins.bytes = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_node", b"_node", "node", b"node"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_node", b"_node", "matched", b"matched", "node", b"node", "room", b"room", "tokens", b"tokens", "turn_ended", b"turn_ended"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_node", b"_node", "ids_digest", b"ids_digest", "matched", b"matched", "node", b"node", "room", b"room", "tokens", b"tokens", "turn_ended", b"turn_ended"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_node", b"_node"]) -> typing.Literal["node"] | None: ...
 
 global___Attached = Attached
