@@ -2,7 +2,7 @@
 
 Promises
 - A completion that an agent got is in the record of its trajectory, once.
-- A call has one completion in the record for each sample that its client asked for: a marked retry
+- A call has one completion in the record for each sample that its client requested: a marked retry
   is no further sample.
 - Each id that the policy wrote came from a sampler that had read the ids before it, and has that
   sampler's version.
@@ -213,7 +213,7 @@ class OutsideRun(Run):
                     texts[text] += 1
                     found = _CALL.search(codec.decode(completion.prompt))
                     if found is None:
-                        yield f"{name}: no call asked for {text!r}"
+                        yield f"{name}: no call requested {text!r}"
                     else:
                         of_call[int(found[1])] += 1
             for number, logged in self.agents.calls.items():
