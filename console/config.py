@@ -40,7 +40,7 @@ class Prepared(Table):
 
 
 class Service(Table):
-    """A server beside sampler, engine and learner; started where nobody answers at `ready`."""
+    """A server beside sampler, engine and learner. It is started if `ready` does not answer."""
 
     name: Name = Field(description="tools.NAME, or `sampler`, whose port 0 it stands for")
     run: tuple[str, ...] = Field(

@@ -1,4 +1,4 @@
-"""What can end the console's work. Every message is meant for the user: the thing and the mend.
+"""Errors that end the console's work. Every message is for the user: the fault and the fix.
 
 ConsoleError        1  something failed
 |- ProcessFailed    1  a process ended where it should not have
@@ -6,7 +6,7 @@ ConsoleError        1  something failed
 |- NotReady         1  a process lives and does not answer
 |- RecordBroken     1  a file of a run folder is not what engine and learner write
 |- NothingStarted   2  recipe or arguments do not fit
-|- Taken            5  somebody else has the run
+|- Taken            5  another process has the run
 """
 
 from __future__ import annotations

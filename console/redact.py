@@ -1,8 +1,8 @@
 """Takes out of texts and tables what must not leave the machine: keys, tokens, passwords, names.
 
-What is secret is known by its name (TOOLWRIGHT_TOKEN=...), by its form (an AWS key, a PEM block, a
-bearer header, USER:PASSWORD@ in a URL), or exactly (values of secret variables of the environment).
-In doubt a value goes: a hash that is missing costs a question, a token that stays costs an account.
+A secret is known by its name (TOOLWRIGHT_TOKEN=...), or by its form: an AWS key, a PEM block, a
+bearer header, USER:PASSWORD@ in a URL. Values of the environment's secret variables are known
+exactly. In doubt a value is removed: a missing hash costs a question, a leaked token an account.
 
 Invariants
 - Time is linear in the text: every pattern is bounded, PEM blocks are found by hand.
@@ -23,7 +23,7 @@ from typing import Any
 
 GONE = "<redacted>"
 SHORTEST = 6
-"""Of a value that is searched for as it is: shorter ones stand in innocent words."""
+"""Shortest value that is searched for: shorter ones occur in innocent words."""
 _DEEPEST = 40
 _PEM_BYTES = 20_000
 
@@ -47,7 +47,7 @@ _WORD = (
 _SECRET_NAME = re.compile(rf"(?P<before>.*?){_WORD}", re.I | re.S)
 _PLURAL = re.compile(r"(?:tokens|keys|cookies|signatures|headers)\\?[\"']?[\s:=>]{1,20}\Z", re.I)
 _FOLDERS = ("PWD", "OLDPWD")
-"""Of the environment: where the shell is and was, and no passwords."""
+"""Environment variables with folders of the shell, which are no passwords."""
 _INNOCENT = re.compile(
     r"(?<![A-Za-z0-9])(?:pad|eos|bos|unk|stop|sep|cls|mask|per|a|image|video)[_-]\Z", re.I
 )
@@ -132,8 +132,8 @@ class Redactor:
 
     values: Sequence[str] = ()
     names: Mapping[str, str] | None = field(default_factory=dict)
-    """Of this user and machine, to what stands for them. None: names of users, machines and mails
-    stay, for what has to work here."""
+    """Names of this user and machine, by their replacements. None: names of users, machines and
+    mails stay, for output that must work here."""
 
     def text(self, text: str) -> str:
         """The text without secrets."""

@@ -2,15 +2,15 @@
 
 Two measurements decide where there are two: the first and the last evaluation of one suite. Else
 the rewards of training do, the first fifth of the steps against the last one. What differs by less
-than BOUND standard errors is unchanged. Before both stands whether anything could be learnt: where
-no step had a group with a signal no figure means anything, and where the run ended because none had
-any more, or with many such steps, what rose is not praised. Tasks that are solved are no such end.
+than BOUND standard errors is unchanged. A run must have had a signal: without a group with a signal
+no figure means anything. A run that ended without a signal, or with many such steps, does not count
+as risen. Solved tasks are not such an end.
 
 Standard errors of evaluations are those over questions, as the engine wrote them. Rewards that are
-all equal have none; between 0 and 1 that of a share of (successes + 1) / (n + 2) stands for it,
-Laplace's rule of succession, so that one question answered is no proof. Both versions
-were asked the same questions, so that the error of the difference, the root of the sum of squares,
-is rather too large. That of a fifth is the spread of its steps over the root of their number.
+all equal have no error. Between 0 and 1 they get that of a share of (successes + 1) / (n + 2),
+Laplace's rule of succession, so one answered question proves nothing. Both versions had the same
+questions, so the error of the difference, the root of the sum of squares, is rather too large. That
+of a fifth is the spread of its steps over the root of their number.
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ def judge(
     planned: int | None = None,
     ended: int | None = None,
 ) -> Judgement:
-    """Of one run. evaluations: those of the suite that counts. planned: steps of the whole run.
-    ended: its exit status; None while it goes on, and where nobody wrote it down."""
+    """The judgement of one run. evaluations: those of the suite that counts. planned: steps of the
+    whole run. ended: its exit status; None while it runs, and without a record of it."""
     if not steps:
         why = "No step has been made."
         if planned == 0:

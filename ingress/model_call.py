@@ -151,7 +151,7 @@ class ModelCall:
 
     def _choice(self, number: int) -> Choice:
         request, tokenizer = self.request, self._text.tokenizer
-        tools = () if request.tool_choice == "none" else request.tools
+        tools = () if request.tool_choice == "none" else request.all_tools
         completion = Completion(
             tokenizer,
             make_reader(self._table.tools, tools),
@@ -190,7 +190,7 @@ class ModelCall:
     def _constraint(self) -> Constraint | None:
         request = self.request
         if request.tool_choice == "required":
-            tools = chosen(request.tools, request.named_tool)
+            tools = chosen(request.all_tools, request.named_tool)
             if not tools:
                 raise wrong("tool_choice", "the request has no such tool")
             return calls_required(self._table.tools, tools)

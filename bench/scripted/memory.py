@@ -1,9 +1,9 @@
 """Memory of the scripted server's GPU: released and resumed by tags, as by the real server.
 
 The real scheduler dies of a call that comes at the wrong time, and so does this one: it keeps the
-reason, and the server resets every connection from then on. Fatal are a release while a reply
-holds cache, a resume of a tag that is not released, and new weights or a token while their memory
-is released. Released weights are lost: the server must load others before it samples.
+reason, and the server resets every connection from then on. Three errors are fatal: a release
+while a reply holds cache, a resume of a tag that is not released, and new weights or a token
+without their memory. Released weights are lost: the server must load others before it samples.
 """
 
 from __future__ import annotations

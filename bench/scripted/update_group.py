@@ -2,8 +2,8 @@
 
 No weights travel. `Rank0` replaces torch's store: a server's connection to it is that server's
 membership, and carries a line with the number of bytes of each tensor. Three surprises of the real
-server remain: it works on one control call at a time, samples nothing during a call, and waits for
-other members until they close their side, even if the client has left.
+server remain. It works on one control call at a time, and samples nothing during a call. It waits
+for other members until they close their side, even if the client has left.
 """
 
 from __future__ import annotations

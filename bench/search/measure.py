@@ -62,9 +62,9 @@ class Setting:
     """How a service is set."""
 
     threads: int = 1
-    """Of `search.threads`."""
+    """Value of `search.threads`."""
     window_ms: float = 0.0
-    """Of `search.window_ms`."""
+    """Value of `search.window_ms`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

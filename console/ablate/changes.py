@@ -14,7 +14,7 @@ from toolwright.recipe import Recipe, tables_in_force
 Values = Mapping[str, str]
 """By dotted key, as JSON."""
 Changes = Mapping[str, tuple[str, str]]
-"""By dotted key: the base's value and the variation's; empty where there is none."""
+"""By dotted key: the base's value and the variation's; "" for an absent one."""
 
 _WARM_UP = ("policy", "sft", "render", "console.prepare")
 """What a warm-up is made of, whatever else it reads."""
@@ -35,7 +35,7 @@ _REWARD = ("task.reward", "task.reward_options", "task.reward_per_group", "task.
 
 
 def values_of(recipe: Recipe) -> Values:
-    """Of the shared tables and of every table that the recipe has or that has only defaults."""
+    """Values of the shared tables, of the recipe's tables, and of tables with defaults alone."""
     found = dict(dotted(recipe.counted().shared.model_dump(mode="json")))
     for name, table in tables_in_force(recipe):
         found |= dotted(table.model_dump(mode="json"), (name,))

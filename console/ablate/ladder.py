@@ -1,9 +1,8 @@
-"""The ladder: which runs a recipe's variations ask for, and where each of them lies.
+"""The ladder: the runs of a recipe's variations, and the folder of each.
 
-Everything is refused here that can be refused without a process: a name that is none, a variation
-that the recipe refuses or that changes nothing, what nobody makes, one memory for two runs. Seeds
-are 1, 2, 3 and on; all variations of a seed stand behind its base, so that what is there after an
-interruption are whole pairs.
+It refuses what can be refused without a process: an unknown name, a variation that the recipe
+refuses or that changes nothing, a file without a maker, one memory for two runs. Seeds are 1, 2, 3
+and so on. All variations of a seed follow its base, so an interruption leaves whole pairs.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from console.course.session import planned
 from console.errors import NothingStarted
 
 NONE = '""'
-"""Of a memory's store: the run folder's own."""
+"""Value of a memory's store that means the run folder's own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,7 @@ SETTLED = (3, FRUITLESS)
 
 
 class Word(StrEnum):
-    """Of one run."""
+    """State of one run."""
 
     DONE = "done"
     """All steps; it counts. One with a status had nothing to learn from in them, for all rewards

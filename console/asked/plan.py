@@ -20,7 +20,7 @@ Kind = Literal["prepare", "render", "sft"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Need:
-    """A path that somebody reads; `key` is where the recipe says it."""
+    """A path that a process reads. key: the recipe's key for it."""
 
     key: str
     path: Path
@@ -28,8 +28,8 @@ class Need:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Maker:
-    """A command that leaves `makes`, from what it `needs`. `name` is the recipe's own word.
-    when_read: nobody wants it but a key that reads it."""
+    """A command that makes `makes` from `needs`. name: the recipe's name for it. when_read: it is
+    made only if a key reads it."""
 
     kind: Kind
     name: str
@@ -47,8 +47,8 @@ class Maker:
 def plan(
     goals: Iterable[Need], makers: Sequence[Maker], there: Callable[[Path], bool]
 ) -> tuple[Maker, ...]:
-    """The makers that have to run, in order. NothingStarted names what nobody makes, what two
-    make, and what would be made of itself."""
+    """The makers that have to run, in order. Raises NothingStarted for a path without a maker, a
+    path with two, and a path that is made from itself."""
     return _Planning(makers, there).ordered(goals)
 
 

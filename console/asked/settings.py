@@ -95,7 +95,7 @@ def _hashed(files: Iterable[Path]) -> Iterator[tuple[str, str]]:
 
 
 def _hash(file: Path) -> str:
-    """Of the content; of a large file its size. A file that cannot be read has no hash."""
+    """Hash of the content, or of a large file's size; "" for a file that cannot be read."""
     try:
         size = file.stat().st_size
         if size > MOST_BYTES:

@@ -1,8 +1,7 @@
 """A run as it was asked for: the recipe under its options, its own folder, its seed.
 
-`--folder` takes the place of run.folder, and what the recipe makes inside of run.folder is then
-made inside of it, and read there, whatever key or command names it: so a recipe is trained again
-beside an older run, from the beginning.
+`--folder` replaces run.folder. Files that the recipe makes inside run.folder are then made and read
+inside of it, whatever key or command names them. So a recipe is trained again beside an older run.
 """
 
 from __future__ import annotations
@@ -100,7 +99,7 @@ def _table(recipe: Recipe) -> ConsoleTable:
 
 
 def _whole(asked: Sequence[str]) -> Iterator[str]:
-    """Of several words for one key the last counts."""
+    """Overrides without those that a later one of the same key replaces."""
     yield from {text.partition("=")[0]: text for text in asked}.values()
 
 

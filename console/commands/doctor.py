@@ -1,4 +1,4 @@
-"""`toolwright doctor [RECIPE]`: what machine, installation and recipe lack, and the mend."""
+"""`toolwright doctor [RECIPE]`: what machine, installation and recipe lack, and the fix."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def doctor(
         bool, typer.Option("--with-texts", help="with --bundle: texts of tasks and answers, too")
     ] = False,
 ) -> None:
-    """Look for what keeps a run from starting or makes it slow, and say the mend.
+    """Find what keeps a run from starting or makes it slow, and print the fix.
 
-    Nothing is changed, nothing is sent anywhere. It takes less than a minute.
+    It changes nothing and sends nothing. It takes less than a minute.
     """
     if bundle is not None and (bundle.suffix != ".zip" or bundle.exists()):
         why = "is there already" if bundle.suffix == ".zip" else "does not end in .zip"

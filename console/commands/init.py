@@ -103,7 +103,7 @@ def listing(recipes: list[Known]) -> Iterator[str]:
 
 
 def chosen(name: str) -> Known:
-    """Refused for a name that is none."""
+    """Raises Refused for an unknown name."""
     recipes = {one.name: one for one in known()}
     if name not in recipes:
         near = [one for one in recipes if one.endswith(f"/{name}")]

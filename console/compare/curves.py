@@ -13,7 +13,7 @@ from console.verdict import shown_error
 from toolwright.page.charts import Line, Point, smooth
 
 MOST_POINTS = 400
-"""Of one drawn curve: a chart is not much more pixels wide."""
+"""Maximum points of one drawn curve: a chart is not many more pixels wide."""
 MOST_PARTS = 24
 """Parts of the reward that stand behind it; their names are a stranger's."""
 MOST_SUITES = 24

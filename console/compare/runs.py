@@ -60,7 +60,7 @@ def read_runs(folders: Sequence[Path]) -> list[Run]:
 
 
 def differences(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
-    """Keys of the recipes that are not the same in all runs, with each run's value; "" is none."""
+    """Keys of the recipes that are not the same in all runs, with each run's value; "" = absent."""
     keys = sorted({key for run in runs for key in run.recipe})
     rows = [(key, [run.recipe.get(key, "") for run in runs]) for key in keys]
     return [(key, values) for key, values in rows if len(set(values)) > 1]

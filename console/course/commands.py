@@ -51,8 +51,8 @@ _SAFE = {"PYTHONSAFEPATH": "1"}
 """As -P, also for Pythons that know no -P, and for what a process starts."""
 
 LEARNER_GRACE_S = 1800.0
-"""A learner that is told to stop finishes its step and writes a checkpoint. Who does not want to
-wait for that asks a second time."""
+"""A stopping learner finishes its step and writes a checkpoint. A second signal ends it at
+once."""
 GRACE_S = 15.0
 SHARED = 5
 """Exit code of an engine whose sampler another run uses: started again it would fight for it."""
@@ -72,7 +72,7 @@ def adapter_flags(recipe: Recipe) -> tuple[str, ...]:
 
 
 class Commands:
-    """Of one run."""
+    """Command lines of one run's processes."""
 
     def __init__(self, setup: Setup) -> None:
         self._setup = setup

@@ -41,10 +41,10 @@ ENGINE_START_S = 1800.0
 """It brings every sampler to its weights, which takes minutes where they are large."""
 LAST_EVALUATION_S = 6 * 3600.0
 RESTARTS = 1
-"""Of a server within an hour: all of them may be killed, and one that always dies should not be
-started for ever."""
+"""Restarts of a server within an hour: any server may be killed, and one that always dies must
+not be started for ever."""
 FAILED_GRACE_S = 30.0
-"""Of what is stopped because another process failed: what it waits for may never come."""
+"""Grace of processes that stop because another one failed: their peers may never answer."""
 TOLD = (3, 4, 5)
 """Exit codes of a learner that say more than that it failed: diverged, nothing to learn from, the
 run is another's."""
@@ -111,7 +111,7 @@ class Course:
         return "" if address.endswith(":0") else address
 
     async def _while_there(self, work: Coroutine[Any, Any, Ending]) -> Ending:
-        """The result of `work`. ConsoleError soon after somebody removed the run folder."""
+        """The result of `work`. Raises ConsoleError soon after the run folder is removed."""
         task, gone = asyncio.create_task(work), asyncio.create_task(self._gone())
         try:
             await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)

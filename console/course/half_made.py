@@ -1,13 +1,12 @@
-"""What a start that was killed was making: a file for each maker, there while the maker runs.
+"""Marks of unfinished makers: a file for each maker, which exists while the maker runs.
 
 Invariants
-- Where such a file is, what the maker left is not taken for whole: the maker runs again.
-- What is not whole is moved aside, to PATH.unfinished, PATH.unfinished-2, ..., since a command may
-  refuse what is there, and since the user may have put it there meanwhile: nothing is deleted, nor
-  written over. `learner sft` goes on by itself with what it left.
-- A maker that failed leaves no such file, and its half is moved aside at once: whatever is there
-  afterwards the user has put there.
-- What nobody was making here is the user's and stays as it is.
+- A maker with a mark runs again: its output is not complete.
+- Incomplete output is moved to PATH.unfinished, PATH.unfinished-2, and so on, because a command may
+  refuse an existing path, and because the user may have put it there. Nothing is deleted or written
+  over. `learner sft` resumes by itself.
+- A failed maker leaves no mark, and its output is moved at once. Later files are the user's.
+- Paths without a mark are the user's and stay.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ def _marks(run: Path, maker: Maker) -> bool:
 
 
 def _aside(maker: Maker) -> None:
-    """Moves what is not whole to a name that nobody has."""
+    """Moves incomplete output to a free name."""
     if maker.kind != "sft" and maker.makes.exists():
         set_aside(maker.makes, UNFINISHED)
 

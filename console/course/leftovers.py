@@ -3,8 +3,8 @@
 Invariants
 - A process is ours where pid and creation time are those that course.jsonl tells, and whatever is
   in the session that it led. Where another process has that pid by now, nothing is.
-- Nothing is known of another machine's processes, of those before its last boot, or of those in
-  another pid namespace (a container that was started anew counts from 1 again).
+- Processes of another machine, of an earlier boot, or of another pid namespace are unknown: a new
+  container counts from 1 again.
 - This process and those above it are never ended.
 - Who was told already is not told again: a learner takes a second SIGTERM for "at once".
 """

@@ -1,9 +1,9 @@
-"""One console on a run at a time: a lock file that the kernel lets go when its process ends.
+"""One console on a run at a time: a lock file that the kernel releases when its process ends.
 
 Invariants
-- The lock is on the open file, not on its existence: what a dead console left keeps nobody out.
-- The file is never removed, so two that start at one instant lock the same one.
-- What stands in the file (who, where) is for the sentence alone.
+- The lock is on the open file, not on its existence: a dead console's file locks nothing.
+- The file is never removed, so two consoles that start together lock the same file.
+- The file's content (process, machine) is for the sentence alone.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Held:
         self._linked = os.fstat(file.fileno()).st_nlink > 0  # some file systems do not count
 
     def is_gone(self) -> bool:
-        """Whether somebody removed or replaced it. A file system that is away is none of that."""
+        """Whether it was removed or replaced. An unreachable file system does not count."""
         try:
             self._path.stat()
             return self._linked and os.fstat(self._file.fileno()).st_nlink == 0
@@ -44,7 +44,7 @@ class Held:
 
 
 def taken_run(run: Path, who: str) -> str:
-    """The sentence for a run that somebody else has; who: " (process ...)"."""
+    """The sentence for a run that another console has; who: " (process ...)"."""
     return (
         f"another `toolwright run` works in {run}{who}: `toolwright status {run}` shows it, "
         f"`toolwright stop {run}` ends it, another --folder is another run"

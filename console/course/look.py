@@ -1,8 +1,8 @@
-"""Which servers of a recipe answer already, and which have to be started; before anything is.
+"""Which servers of a recipe answer already, and which have to be started.
 
-A server that answers is used as it is and not stopped. NothingStarted where somebody else is at an
-address, or the engine of another run, where nobody is and nobody can be started, or SGLang's
-environment is missing.
+A server that answers is used and not stopped. Raises NothingStarted if another program or the
+engine of another run is at an address, or if a free address cannot get a server. The same holds if
+SGLang's environment is missing.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ async def _samplers(setup: Setup, served: set[str], found: list[tuple[str, str]]
 
 
 async def _tools(setup: Setup, served: set[str]) -> None:
-    """Tool services that somebody else starts."""
+    """Tool services that other programs start."""
     shared = setup.recipe.shared
     for name in shared.used_tools:
         address = shared.tools[name].service

@@ -11,15 +11,15 @@ from console.record.files import MEMORY_PAGE
 from toolwright.recipe import Recipe
 
 FOLDER = "memory"
-"""Of the run, where `memory serve` has a store that the recipe does not name."""
+"""Folder in the run, for the store of `memory serve` that the recipe does not name."""
 STORE_VARIABLE = "TOOLWRIGHT_MEMORY_STORE"
 """For `memory report`: on its command line everybody would see the password of a store."""
 LONGEST_S = 120.0
 
 
 def write_memory_page(recipe: Recipe, run: Path) -> str:
-    """Writes MEMORY_PAGE into the run's folder where the recipe has a memory. Returns why it could
-    not, "" where it did or there is none."""
+    """Writes MEMORY_PAGE into the run's folder if the recipe has a memory. Returns the reason of a
+    failure, else ""."""
     table = recipe.raw.get("memory")
     if not isinstance(table, Mapping):
         return ""

@@ -15,7 +15,7 @@ from console.watch.screen import Screen
 
 
 class Notes:
-    """Of one start."""
+    """Notes of one start."""
 
     def __init__(self, log: CourseLog, screen: Screen) -> None:
         self._log = log

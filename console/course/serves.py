@@ -44,7 +44,7 @@ async def check_engine(setup: Setup) -> None:
 
 
 def another(address: str, engine: Fingerprint, setup: Setup) -> str:
-    """Why the engine is not this run's, with the mend; empty where it may be."""
+    """Why the engine is not this run's, with the fix; "" if it may be."""
     ours = fingerprint(setup.recipe, tokenizer="", shape="")
     if engine.folder and engine.folder != ours.folder:
         stop = shlex.join(("toolwright", "stop", engine.folder))
@@ -61,7 +61,7 @@ def another(address: str, engine: Fingerprint, setup: Setup) -> str:
 
 
 def _refused(address: str, error: grpc.aio.AioRpcError) -> str:
-    """The sentence for an answer that waiting does not mend."""
+    """The sentence for a refusal that a retry does not change."""
     if error.code() is grpc.StatusCode.UNIMPLEMENTED:
         return f"run.engine = {address}: what serves there is no engine: {ANOTHER_PORT}"
     if error.code() in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED):

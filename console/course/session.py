@@ -5,8 +5,8 @@ learner's; 128 + the signal that asked for the end. The last line of a good run 
 summary.json.
 
 The first Ctrl-C, SIGTERM or SIGHUP stops every process in order and lets each finish, a second one
-(not within TOGETHER_S of the first) ends all at once. While there are none, a signal ends this
-process (`machine.signals`).
+(not within TOGETHER_S of the first) ends all at once. Without processes, a signal ends this one
+(`machine.signals`).
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def fail(sentence: str, status: int) -> int:
 
 
 def planned(setup: Setup) -> tuple[Maker, ...]:
-    """What has to be made first, in order. NothingStarted names what nobody makes."""
+    """Makers that run first, in order. Raises NothingStarted for a path without a maker."""
     makers = needs.makers(setup.recipe, setup.table)
     goals = needs.goals(setup.recipe)
     return plan((*goals, *unread(makers, goals)), makers, half_made.there(setup.run, makers))

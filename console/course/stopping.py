@@ -1,8 +1,8 @@
 """`toolwright stop` and what `toolwright status` asks of others: a run's console, its engine.
 
 A run folder may come from a stranger. Invariants
-- A process is signalled only if it is the course's last start by pid, creation time, machine, boot
-  and pid namespace, and if it has this folder's lock file open.
+- A process is signalled only if it is the course's last start and has this folder's lock file open.
+  Pid, creation time, machine, boot and pid namespace identify it.
 - The engine is queried or drained only on this machine, or at an address that the user typed.
 - Another run's engine at that address is left alone. A drained engine goes on serving, since
   another program started it and ends it.

@@ -1,6 +1,6 @@
-"""What a machine, an installation and a recipe lack, and the mend.
+"""What a machine, an installation and a recipe lack, and the fix.
 
-Each file holds the checks of one subject; a check is a function of the `Patient` that returns
-findings. `examining` runs them beside each other, each with a time-out. Nothing here changes
-anything but for one file that the disk's speed is measured with.
+Each file has the checks of one subject. A check is a function of the `Patient` that returns
+findings. `examining` runs them in parallel, each with a timeout. They change nothing, except one
+file that measures the disk's speed.
 """

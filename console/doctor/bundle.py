@@ -32,7 +32,7 @@ from toolwright.recipe.layers import LayerError, read_layers
 MOST_LINES = 2000
 FEW_LINES = 200
 MOST_BYTES = 2 << 20
-"""Of one file, from its end."""
+"""Maximum bytes of one file, from its end."""
 MOST_FILES = 60
 MOST_TOGETHER = 16 << 20
 """Characters of all texts; what comes after them is named and left out."""
@@ -48,7 +48,7 @@ SAFE_VARIABLES = (
     *("WANDB_MODE", "NCCL_DEBUG", "NCCL_SOCKET_IFNAME", "SLURM_JOB_NUM_NODES", "container"),
     "TOOLWRIGHT_SAMPLER_THREADS",
 )
-"""Of the environment: values of these, of all others the names."""
+"""Environment variables whose values are bundled; of all others the names."""
 
 
 def write_bundle(

@@ -20,7 +20,7 @@ SLOW = 30 << 20
 """Bytes a second. A policy of 1 GB takes half a minute at this speed, and is written at each
 publish."""
 SLOW_SYNC_S = 0.1
-"""Of one small write: the engine's journal makes one a batch of events."""
+"""Time of one small write that is slow: the engine's journal makes one a batch of events."""
 
 
 def disk(patient: Patient) -> Findings:

@@ -1,8 +1,8 @@
-"""Runs checks beside each other, each bounded, and hands on what each found as soon as it did.
+"""Runs checks in parallel, each with a timeout, and yields their findings as they come.
 
 Invariants
-- A check that hangs or breaks costs itself alone, and is a finding: a doctor does not die first.
-- A thread that hangs in a disk or a driver keeps nobody from the end: threads are daemons.
+- A check that hangs or raises is a finding, and stops no other check.
+- A thread that hangs in a disk or a driver does not delay the end: threads are daemons.
 """
 
 from __future__ import annotations

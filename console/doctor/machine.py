@@ -21,7 +21,7 @@ LEAST_MEMORY = 4 * GIB
 LEAST_FILES = 4096
 """Open at once: a socket for each stream and session, and the workers' pipes."""
 LEAST_SHARED = 256 << 20
-"""Of /dev/shm: torch's and SGLang's processes speak through it."""
+"""Least size of /dev/shm, which torch's and SGLang's processes share."""
 _PROXIES = ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY", "https_proxy", "HTTPS_PROXY")
 _LOOPBACK = ("localhost", "127.0.0.1")
 

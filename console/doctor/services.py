@@ -66,7 +66,7 @@ async def services(patient: Patient) -> Findings:
 
 
 def _made_first(patient: Patient, table: Tool) -> Maker | None:
-    """Who makes a path in the words of `serve` that is not there yet; None without one."""
+    """The maker of a missing path in the words of `serve`; None without one."""
     recipe = patient.recipe
     assert recipe is not None, "these checks are for a recipe"
     paths = {recipe.resolve(word.rpartition("=")[2]) for word in table.words}
@@ -108,7 +108,7 @@ def _asked(recipe: Recipe, name: str, table: Tool, address: str) -> Finding:
 
 
 async def engine(patient: Patient) -> Findings:
-    """Who is at run.engine: nobody, or an engine, or somebody else."""
+    """What answers at run.engine: nothing, an engine, or another program."""
     from console.machine.listeners import accepts_at, holder, is_here
     from console.machine.ready import grpc_serves
 

@@ -26,7 +26,7 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """A sentence of one subject. mend: what to do, a command where there is one."""
+    """A sentence of one subject. mend: the fix, a command if one exists."""
 
     subject: str
     level: Level

@@ -1,7 +1,7 @@
-"""Who is at an address: nobody, the server that was looked for, or somebody else.
+"""What answers at an address: nothing, the expected server, or another program.
 
-A server that the run would start where a stranger already listens would fail a minute later, with
-the words of a library. So it is looked first, and the stranger is named.
+A server that starts at an occupied address fails a minute later, with a library's message. So the
+console checks first, and names the other program.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Who = Literal["nobody", "right", "stranger"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """`why`: what a stranger answered, or why nobody could be reached."""
+    """why: another program's answer, or the reason of a failed connection."""
 
     who: Who
     why: str = ""
@@ -50,7 +50,7 @@ async def sampler_at(url: str) -> Found:
 
 
 async def service_at(ready: str) -> Found:
-    """Who is at a `ready` of the recipe: "grpc:HOST:PORT" or a URL."""
+    """What answers at a `ready` of the recipe: "grpc:HOST:PORT" or a URL."""
     if ready.startswith("grpc:"):
         address = ready.removeprefix("grpc:")
         if not await accepts_at(address):
@@ -65,7 +65,7 @@ async def service_at(ready: str) -> Found:
 
 
 async def accepts_at(address: str) -> bool:
-    """Whether somebody listens at HOST:PORT or unix:/PATH."""
+    """Whether a process listens at HOST:PORT or unix:/PATH."""
     host, _, port = address.rpartition(":")
     with suppress(OSError, TimeoutError, ValueError):
         async with asyncio.timeout(ANSWER_S):
@@ -93,7 +93,7 @@ def is_here(address: str) -> bool:
 
 
 def holder(address: str) -> str:
-    """Who listens at a port of this machine, as far as this user may know: "process 7 (python)"."""
+    """The listener at a port of this machine, as far as this user sees it: "process 7 (python)"."""
     port = 0 if is_unix(address) else int(address.rpartition(":")[2])
     return holder_of(port) or "a process that this user may not see"
 

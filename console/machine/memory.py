@@ -20,7 +20,7 @@ from console.machine.processes import descendants
 
 INTERVAL_S = 2.0
 MOST_SHARE = 0.02
-"""Of one core's time."""
+"""Largest share of one core's time."""
 LONGEST_PAUSE_S = 30.0
 """A peak that is shorter is missed; a share kept to the letter would miss longer ones."""
 _PAGE = os.sysconf("SC_PAGE_SIZE")

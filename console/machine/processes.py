@@ -40,7 +40,7 @@ TAIL_BYTES = 64_000
 KILL_WAIT_S = 5.0
 RESTARTS_WITHIN_S = 3600.0
 RESTART_PAUSE_S = 1.0
-"""Who dies at once is not started in a circle, and its port is free again."""
+"""Pause before a restart: its port is free again, and a crash loop is slow."""
 SAME_S = 2.0
 """Creation times are computed from the boot time, which moves with the clock's corrections."""
 PR_SET_CHILD_SUBREAPER = 36  # <linux/prctl.h>
@@ -48,8 +48,8 @@ PR_SET_CHILD_SUBREAPER = 36  # <linux/prctl.h>
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """One process to start. `grace_s`: from SIGTERM to SIGKILL; `shown`: as people type it.
-    `final`: exit codes that no further start would mend."""
+    """One process to start. grace_s: from SIGTERM to SIGKILL. shown: as people type it. final: exit
+    codes after which a restart does not help."""
 
     name: str
     argv: tuple[str, ...]

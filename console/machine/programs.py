@@ -21,7 +21,7 @@ class Said:
 
     @property
     def last_line(self) -> str:
-        """Of its standard error, else of its output: where programs say why."""
+        """Last line of its standard error, else of its output."""
         lines = self.error.strip().splitlines() or self.out.strip().splitlines()
         return lines[-1].strip() if lines else ""
 

@@ -96,7 +96,7 @@ async def origin(stub: Any) -> WeightVersion:
 
 
 async def accepts(port: int) -> None:
-    """Returns when somebody listens on that port of loopback."""
+    """Returns when a process listens on that port of loopback."""
     while True:
         try:
             _, writer = await asyncio.open_connection("127.0.0.1", port)

@@ -1,7 +1,7 @@
-"""How a command ends by a signal while no process of it runs: at once, with one sentence.
+"""A signal to a command without running processes ends it at once, with one sentence.
 
-What is written at that moment is written whole or is written again by the next start, so nothing
-has to be undone, and nobody is shown where in Python it was.
+Files are written atomically, or again by the next start, so nothing must be undone. No traceback is
+shown.
 """
 
 from __future__ import annotations

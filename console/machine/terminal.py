@@ -1,4 +1,4 @@
-"""Standard output that outlives its reader: a run does not end because nobody looks any more.
+"""Standard output that outlives its reader: a run does not end with its terminal.
 
 A terminal that was closed, and a pipe whose reader has gone (`toolwright run ... | head`), take no
 more lines. From then on everything goes to /dev/null.

@@ -25,7 +25,7 @@ def changes(course: CourseRecord) -> list[tuple[int, str]]:
 
 
 def sentences(course: CourseRecord) -> list[str]:
-    """Of each change."""
+    """A sentence for each change."""
     return [
         f"went on from step {step} with other settings: {text}" for step, text in changes(course)
     ]

@@ -1,10 +1,10 @@
 """RUN/console/course.jsonl: what `toolwright run` did, one event a line, over all its starts.
 
-`CourseLog` appends; `read_course` folds the lines to a `CourseRecord`. Nothing is stored that the
-lines tell: which stage it is, what lives, how long a stage took. Times are unix seconds.
+`CourseLog` appends; `read_course` folds the lines to a `CourseRecord`. Stage, living processes and
+durations follow from the lines and are not stored. Times are unix seconds.
 
-One console at a time writes (it holds the run's lock); whoever wants reads meanwhile. A line that
-a kill or a full disk cut is nobody's: readers leave it out, the next writer removes it.
+One console at a time writes (it holds the run's lock); any process may read. Readers skip a line
+that a kill or a full disk cut, and the next writer removes it.
 """
 
 from __future__ import annotations

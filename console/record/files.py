@@ -21,7 +21,7 @@ IMITATION = "sft/sft.jsonl"
 EVALUATIONS = "evaluations.jsonl"
 SAMPLES = "samples.jsonl"
 MEMORY_PAGE = "memory.html"
-"""Of the run's tool memory, where it has one."""
+"""Page of the run's tool memory, if it has one."""
 
 MOST_STEPS = 50_000
 """Steps that are held at once; of more, every second one is, then every fourth, and so on."""
@@ -104,7 +104,7 @@ def read_samples(path: Path) -> tuple[tuple[Sample, ...], list[str]]:
 
 
 def step(row: Mapping[str, Any]) -> Step | None:
-    """The step of a line; None where it is none."""
+    """The step of a line; None for another line."""
     at = step_of(row)
     if at is None:
         return None
@@ -120,7 +120,7 @@ def step(row: Mapping[str, Any]) -> Step | None:
 
 
 def evaluation(row: Mapping[str, Any]) -> Evaluation | None:
-    """The evaluation of a line; None where it is none."""
+    """The evaluation of a line; None for another line."""
     suite, at, reward = row.get("suite"), step_of(row), number(row.get("reward"))
     n, stderr = number(row.get("n")), number(row.get("stderr"))
     if not isinstance(suite, str) or len(suite) > LONGEST_NAME or at is None:
@@ -143,7 +143,7 @@ def evaluation(row: Mapping[str, Any]) -> Evaluation | None:
 
 
 def sample(row: Mapping[str, Any]) -> Sample | None:
-    """The sample of a line; None where it is none."""
+    """The sample of a line; None for another line."""
     suite, at, index = row.get("suite"), step_of(row), number(row.get("index"))
     reward, segments = number(row.get("reward")), row.get("segments")
     answers, timings = row.get("answers", []), row.get("timings", {})

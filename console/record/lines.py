@@ -18,9 +18,9 @@ LARGEST = 1e300
 
 
 def objects(file: Path) -> Iterator[tuple[int, dict[str, Any] | None]]:
-    """(number of the line, its object; None where it is none). Empty lines are passed over.
+    """(number of the line, its JSON object or None). Skips empty lines.
 
-    A line above LONGEST_LINE comes in pieces, none of which is an object.
+    A line above LONGEST_LINE comes in pieces, each with None.
     """
     with open_regular(file) as opened:
         for number in range(1, MOST_LINES + 1):
@@ -59,7 +59,7 @@ def remark(file: Path, broken: list[int], what: str) -> list[str]:
 
 
 def json_object(line: bytes) -> dict[str, Any] | None:
-    """The object that a line of JSON is; None where it is none."""
+    """The JSON object of a line; None for other text."""
     try:
         values = json.loads(line)
     except (ValueError, RecursionError):

@@ -43,7 +43,7 @@ class Resolved:
     remarks: tuple[str, ...] = ()
 
     def get(self, key: str) -> Any:
-        """The value of a dotted key; None where there is none."""
+        """The value of a dotted key; None for an absent one."""
         found: Any = self.values
         for part in key.split("."):
             found = found.get(part) if isinstance(found, dict) else None
@@ -56,7 +56,7 @@ class Resolved:
         return found if whole and abs(found) <= LATEST_STEP else None
 
     def text(self, key: str) -> str:
-        """The text of a dotted key; empty where there is none."""
+        """The text of a dotted key; "" for an absent one."""
         found = self.get(key)
         return found if isinstance(found, str) else ""
 
@@ -87,7 +87,7 @@ class Resolved:
 
 
 def read_resolved(folder: Path) -> Resolved:
-    """Of a run folder; empty where there is none of the files."""
+    """The resolved recipes of a run folder; empty without such files."""
     values: dict[str, Any] = {}
     flat: dict[str, str] = {}
     recipe = ""

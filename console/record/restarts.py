@@ -10,7 +10,7 @@ from console.record.run import ENGINE_LOG
 from toolwright.reading.files import open_regular
 
 MOST_BYTES = 1 << 28
-"""Of the log that are read."""
+"""Maximum bytes of the log that are read."""
 MOST_NAMES = 100
 LONGEST_NAME = 100
 _EVENT = b"tool_service_ended"

@@ -26,7 +26,7 @@ SIGNS = (
 MOST_RUNS = 24
 MOST_MEANT = 3
 MOST_ENTRIES = 1000
-"""Of a folder, among which a run's is looked for."""
+"""Maximum entries of a folder that are searched for runs."""
 _ENDS = 1 << 16
 """Bytes that the first and the last line of a log are looked for in."""
 
@@ -59,7 +59,8 @@ class RunFiles:
 
 
 def read_runs(folders: Sequence[Path]) -> list[RunFiles]:
-    """RecordBroken for a folder that is none of a run, and for more than MOST_RUNS."""
+    """The runs of folders. Raises RecordBroken for a folder without a run, and for more than
+    MOST_RUNS."""
     check_count(folders)
     names = distinct([folder.resolve() for folder in folders])
     return [read_run(folder, name) for folder, name in zip(folders, names, strict=True)]
@@ -74,7 +75,7 @@ def check_count(folders: Sequence[Path]) -> None:
 
 
 def check_run(folder: Path) -> None:
-    """RecordBroken where the folder is none of a run, or another user's."""
+    """Raises RecordBroken if the folder has no run, or is another user's."""
     try:
         is_run = _is_run(folder)
     except OSError as error:
@@ -103,7 +104,7 @@ def _meant(folder: Path) -> str:
 
 
 def read_run(folder: Path, name: str = "") -> RunFiles:
-    """RecordBroken where the folder is none of a run, or cannot be read."""
+    """The run of a folder. Raises RecordBroken if the folder has no run or cannot be read."""
     check_run(folder)
     return read_folder(folder, name)
 

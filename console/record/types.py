@@ -40,7 +40,7 @@ class Step:
 
     @property
     def masked_share(self) -> float | None:
-        """Of the batch's trajectories, 0 to 1."""
+        """Share of the batch's trajectories that are masked, 0 to 1."""
         masked, whole = self.values.get("masked"), self.values.get("trajectories")
         return masked / whole if masked is not None and whole else None
 

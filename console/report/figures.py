@@ -38,8 +38,8 @@ MOST_EVALUATIONS = 2000
 
 
 def figures(runs: Sequence[RunFiles], *, output: Path) -> dict[str, Any]:
-    """Of the runs that a report is about, in their order: `words_and_numbers`, and every plot.
-    output: where the report is written."""
+    """All figures of a report: `words_and_numbers`, and every plot. runs: in the report's order.
+    output: the report's file."""
     every = all_asked(runs)
     asked = told(every, _words(runs))
     curve = plots.curve(runs, asked[0] if asked else None, every)
@@ -162,8 +162,8 @@ def _suite(asked: Asked, runs: Sequence[RunFiles]) -> dict[str, Any]:
 
 
 def _rows(runs: Sequence[RunFiles], asked: Sequence[Asked]) -> list[dict[str, Any]]:
-    """Of the table: each run by the suite that counts, controls last; the mean of the others; the
-    means of the other suites. `at` is the place of the row's figures in the summary."""
+    """Rows of the table: each run by the suite that counts, controls last; the mean of the others;
+    the means of the other suites. `at` is the path of the row's figures in the summary."""
     if not asked:
         return []
     main, *others = asked
@@ -245,7 +245,7 @@ def _tiles(
 
 
 def _seconds(run: RunFiles) -> float | None:
-    """Of its life: the stages of all its starts, else from the first to the last sign."""
+    """Duration of a run: the stages of all its starts, else from the first to the last event."""
     if run.course.stages:
         return round(sum(stage.seconds for stage in run.course.stages), 1)
     return round(run.last - run.began, 1) if run.began and run.last else None

@@ -17,7 +17,7 @@ from typing import Any
 from toolwright.page.charts import SMALL, WIDE, Line, Point, line_chart, stacked_areas
 
 MOST_POINTS = 300
-"""Of one line: a chart is not much more pixels wide."""
+"""Maximum points of one line: a chart is not many more pixels wide."""
 
 Plot = dict[str, Any]
 
@@ -109,14 +109,14 @@ def extremes(values: Sequence[float], most: int) -> Sequence[int]:
 
 
 def _stretches(count: int, most: int) -> list[range]:
-    """Of the places between the first and the last, each for two points."""
+    """Ranges of the points between the first and the last, each for two points."""
     stretches = (most - 2) // 2
     edges = [1 + (count - 2) * number // stretches for number in range(stretches + 1)]
     return [range(begin, end) for begin, end in itertools.pairwise(edges)]
 
 
 def _means(values: Sequence[float], kept: Sequence[int], most: int) -> list[float]:
-    """Of the stretch of each place that is kept; the ends take part in their neighbours'."""
+    """Means around each kept point; the first and last points join their neighbours' ranges."""
     stretches = _stretches(len(values), most)
     ends = [stretch.stop for stretch in stretches]
     found = [short(fmean(values[place] for place in stretch)) for stretch in stretches]

@@ -433,7 +433,7 @@ def _part(
 
 
 def told_apart(run: RunFiles, runs: Sequence[RunFiles]) -> str:
-    """Tells a line from those of other runs; empty where there are none."""
+    """Suffix that distinguishes a run's lines from other runs'; "" for one run."""
     if len(runs) == 1:
         return ""
     return f"{run.name} (control: learning rate 0)" if run.resolved.control else run.name

@@ -71,7 +71,7 @@ def told(asked: Iterable[Asked], words: Words) -> list[Asked]:
 
 
 def change(evaluations: Sequence[Evaluation]) -> Change | None:
-    """Of one suite; None where it was never measured."""
+    """Change of one suite; None if it was never measured."""
     if not evaluations:
         return None
     first, last = evaluations[0], evaluations[-1]

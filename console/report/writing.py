@@ -19,7 +19,7 @@ from toolwright.text.figures import compact
 
 SUMMARY = "summary.json"
 REPORT = "report.html"
-"""Of a single run."""
+"""Files of a single run's report."""
 _INDENT = "  "
 
 
@@ -36,8 +36,8 @@ class Paths:
 
 
 def write(runs: Sequence[Path], output: Path) -> Paths:
-    """output: the page's file; summary.json lies beside it. Older ones are replaced, each as a
-    whole. RecordBroken for a folder that is none of a run, ConsoleError where nothing can be
+    """Writes the page to `output`, and summary.json beside it. Older files are replaced, each
+    atomically. Raises RecordBroken for a folder without a run, and ConsoleError if a file cannot be
     written."""
     found = read_runs(runs)
     if not output.parent.is_dir():
@@ -115,7 +115,7 @@ def _parts(value: Any, indent: str) -> Iterator[str]:
 
 
 def put(path: Path, text: str) -> None:
-    """Whoever reads meanwhile sees the old file or the new one. OSError."""
+    """Writes a file atomically: readers see the old file or the new one. Raises OSError."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         beside.write_text(text, encoding="utf-8", errors="replace")

@@ -27,7 +27,7 @@ Item = TypeVar("Item")
 EXPERIMENT = "toolwright"
 FOLDER = "mlflow"
 MOST_METRICS, MOST_PARAMS = 1000, 100
-"""Of one call, by MLflow's own limits."""
+"""Maximum number of one call, by MLflow's own limits."""
 LONGEST_VALUE = 500
 
 # A server that is away is said, and asked again by the one who follows; MLflow alone would try for

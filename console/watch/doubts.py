@@ -35,7 +35,7 @@ makes some 0.01."""
 
 
 def of_steps(steps: Sequence[Step], reward: str = "") -> list[str]:
-    """Of the newest steps, in order. reward: name of the reward function, as the recipe has it."""
+    """Doubts about the newest steps, in order. reward: the recipe's name of the reward function."""
     if not steps:
         return []
     last = steps[-1]
@@ -58,7 +58,7 @@ def of_steps(steps: Sequence[Step], reward: str = "") -> list[str]:
 
 
 def of_rollouts(last: Step, reward: str = "") -> list[str]:
-    """Of one step's trajectories: ended at a limit, observations cut, rewards failed or slow."""
+    """Doubts about one step's trajectories: limits, cut observations, failed or slow rewards."""
     found = []
     values = last.values
     named = f"the reward {reward}" if reward else "the reward function"
@@ -94,7 +94,7 @@ def of_rollouts(last: Step, reward: str = "") -> list[str]:
 
 
 def of_calls(steps: Sequence[Step]) -> list[str]:
-    """Of each tool as its newest calls went: a policy learns to leave alone what always fails."""
+    """Doubts about each tool's newest calls: a policy learns to avoid a tool that always fails."""
     called: dict[str, list[Step]] = {}
     for step in steps:
         for name in step.values:

@@ -52,7 +52,7 @@ class EngineSays:
         return os.path.normpath(there) == self.run_folder and not os.path.exists(self.run_folder)
 
     def rate(self, before: EngineSays | None, name: str) -> float | None:
-        """Of a total, a second, since an answer before; None without one, or of a new engine."""
+        """Growth of a total a second since another answer; None without one or after a restart."""
         if before is None or name not in self.numbers or name not in before.numbers:
             return None
         grown = self.numbers[name] - before.numbers[name]
@@ -92,7 +92,7 @@ async def ask_of(run: Path, resolved: Resolved, typed: str = "") -> EngineSays |
 
 
 async def ask(address: str) -> EngineSays | None:
-    """None where nobody answers in time, or somebody else does."""
+    """The engine's status; None if no engine answers in time."""
     try:
         # A new channel each time: one that found nobody waits longer and longer.
         async with open_channel(address, os.environ.get(TOKEN_VARIABLE, "")) as channel:

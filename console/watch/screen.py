@@ -44,7 +44,7 @@ class Screen:
         self._console.print(plain(text) if isinstance(text, str) else text, markup=False)
 
     def stage(self, text: str) -> None:
-        """A new stage begins; the pace of the last one is none of its own."""
+        """Begins a stage, without the pace of the last one."""
         self.status.enter(text, time.time())
         self.status.forget_pace()
         if not self._console.is_terminal:

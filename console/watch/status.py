@@ -1,7 +1,6 @@
-"""Where a run is, as a person is told: one record that the followers fill and the screen shows.
+"""The state of a run: one record that the followers fill and the screen shows.
 
-Whoever knows a value writes it; None is unknown, and nothing unknown is shown. What is said of it
-here is pure.
+None is an unknown value, which the screen leaves out. The functions here are pure.
 """
 
 from __future__ import annotations
@@ -14,18 +13,18 @@ from toolwright.page.text import plain
 from toolwright.text.figures import compact
 
 REWARDS = 48
-"""Of the newest steps, as a row of blocks."""
+"""Number of the newest steps' rewards, as a row of blocks."""
 MOST_SUITES = 4
 BLOCKS = "▁▂▃▄▅▆▇█"
 
 
 @dataclass(slots=True, kw_only=True)
 class Status:
-    """stage: in words. steps: of the stage; 0 where it has none. newest: the newest steps' lines.
+    """stage: in words. steps: of the stage; 0 without steps. newest: the newest steps' lines.
 
     evaluations: the newest of each suite. doing: what each process does now, by its name.
     left_s: seconds until the stage is over. memory: bytes of all processes. stage_at: unix seconds
-    of its start; None where nobody wrote it down. before_s: what the stages before it took.
+    of its start; None without a record of it. before_s: duration of the earlier stages.
     """
 
     stage: str = "starting"
@@ -67,7 +66,7 @@ class Status:
 
     @property
     def rewards(self) -> list[float]:
-        """Of the newest steps."""
+        """Rewards of the newest steps."""
         return [step.reward for step in self.newest[-REWARDS:] if step.reward is not None]
 
 

@@ -64,7 +64,7 @@ def how_it_ended(follower: Follower, folder: Path) -> Ended | None:
 
 
 def last_words(ended: Ended, course: CourseRecord) -> str:
-    """What is said of a run that is over, to somebody who only watched it."""
+    """The last line about a finished run, for a console that only watched it."""
     how, stopped, _ = ended.sentence.partition(STOPPED)
     if not stopped or not course.starts:
         return ended.sentence

@@ -40,7 +40,7 @@ PAGES = Path(__file__).parent / "pages"
 FIRST = "index.html"
 SHARED = Path(shared_page.__file__).parent / "colours.css"
 HEARTBEAT_S = 15.0
-"""A silent stream is cut by proxies, and nobody would notice that the page is gone."""
+"""Interval of heartbeats: proxies cut a silent stream, and a closed page must be noticed."""
 _TEXTS = (
     *("suite", "stop", "tool", "family", "label", "word"),
     *("text", "within", "sort", "after"),
@@ -71,7 +71,7 @@ def application(
 
 
 def page_files() -> list[Path]:
-    """Of the pages, in all their rooms."""
+    """Files of the pages, in all folders."""
     return sorted(file for file in PAGES.rglob("*") if file.is_file())
 
 
@@ -190,7 +190,7 @@ class Unknown(LookupError):
 
 
 def question_of(asked: QueryParams) -> Question:
-    """BadQuestion for a value that is none."""
+    """The query of a request. Raises BadQuestion for an invalid value."""
     known: dict[str, Any] = {}
     for name in _TEXTS:
         if name in asked:
@@ -205,7 +205,7 @@ def question_of(asked: QueryParams) -> Question:
 
 
 def as_json(value: Any) -> bytes:
-    """JSON that every browser reads: numbers that are none as their names, all else escaped."""
+    """JSON that every browser reads: NaN and infinities as their names, all else escaped."""
     return json.dumps(_sound(value), ensure_ascii=True, allow_nan=False, default=str).encode()
 
 

@@ -53,8 +53,8 @@ class Run:
 
 
 def find_runs(named: Sequence[Path]) -> list[Path]:
-    """The run folders that are named, and those below a folder that is none itself. RecordBroken
-    where there is none, and for more than a page can tell apart."""
+    """The named run folders, and those below other named folders. Raises RecordBroken if a folder
+    has no run, and for more runs than a page can show."""
     found: dict[Path, None] = {}
     for folder in named:
         below = [folder] if _is_run(folder) else _runs_below(folder)

@@ -8,8 +8,8 @@ Invariants
 - An answer in the cache costs nothing. Its key is the request, not the endpoint, so a recording
   stays good when the model moves. Equal requests in flight are sent once.
 
-Who may use it: `judge`, the summariser of `web_search`, tools that a model plays. What an answer
-means is for them to say.
+Its users are `judge`, the summariser of `web_search`, and tools that a model plays. They interpret
+the answers.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 Two runs never meet the same machine. So a row is judged by its ratio to the floor, which was
 measured beside it round by round. The exact rank-sum test (Wilcoxon 1945) compares the ratios of
 both runs' rounds. It assumes no shape of the noise, and one wild round changes little. A verdict is
-`better` or `worse` if noise alone would do as much in fewer than 2 of 100 cases, and if the median
-moved by more than 3 %. Fewer than 4 rounds give no verdict.
+`better` or `worse` if the median moved by more than 3 %, and noise alone does as much in fewer than
+2 of 100 cases. Fewer than 4 rounds give no verdict.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The knee of a concurrency sweep. Pure.
 
-The knee is the first concurrency after which the next one measured raises the calls a second by
-less than 5 % and the average latency by more than 10 %. Above the knee, calls only wait for each
-other.
+The knee is the first concurrency whose successor adds less than 5 % calls a second and more than
+10 % average latency. Above the knee, calls only wait for each other.
 """
 
 from __future__ import annotations

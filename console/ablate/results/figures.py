@@ -35,7 +35,7 @@ Runs = Mapping[str, Sequence[Standing]]
 
 
 def figures(ladder: Ladder, runs: Runs) -> dict[str, Any]:
-    """Of the variations that were asked for or have a run."""
+    """Figures of the variations that were requested or have a run."""
     clean = redactor(names=False)
     shown = [one for one in ladder.variations if one.asked or _has_any(runs[one.name])]
     done = {one.name: [run for run in runs[one.name] if run.word is Word.DONE] for one in shown}

@@ -1,8 +1,8 @@
 """What a run is compared by: held-out scores of its last version, and its reward over the steps.
 
-A score that was not measured at the last step is none: an older one would flatter or slander the
-run. The threshold is one for all runs: what is asked for, else where the base has made nine tenths
-of its way from its first rewards to its last.
+Only scores of the last step count: an older one would be too good or too bad for the run. All runs
+have one threshold: the requested one, else the reward after nine tenths of the base's way from its
+first rewards to its last.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from toolwright.statistics import mean_of
 
 REWARD, AREA, STEPS = "reward", "area", "steps"
 WAY = 0.9
-"""Of what the base gained: later the curve is flat, and where it crosses a line is chance."""
+"""Share of the base's gain: later the curve is flat, and its crossing of a line is chance."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +72,7 @@ def measures(asked: Sequence[Asked], *, by: str, threshold: float | None) -> lis
 
 
 def measure(run: RunFiles, asked: Sequence[Asked], *, by: str, threshold: float | None) -> Measured:
-    """Of a run that has made its steps."""
+    """Measures of a run that has made its steps."""
     values: dict[str, float] = {}
     errors: dict[str, float] = {}
     remarks = []
@@ -107,7 +107,7 @@ def threshold_of(base: Iterable[RunFiles], by: str) -> float | None:
 
 
 def rewards(run: RunFiles, by: str) -> Curve:
-    """Of training, or of a part of it."""
+    """Training rewards, or one part of them."""
     key = f"reward/{by}" if by else "reward"
     found = ((float(step.step), step.values.get(key)) for step in run.record.steps)
     return [(at, value) for at, value in found if value is not None]

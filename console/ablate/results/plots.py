@@ -1,7 +1,7 @@
 """Curves of a ladder: one line a variation, the mean over its seeds, with its standard error. Pure.
 
-Plots are those of `report.plot`. Rewards are smoothed by seed before their mean is taken, so that
-the area around a line is what seeds differ by and not the noise of a single step.
+Plots are those of `report.plot`. Rewards are smoothed by seed before their mean. So the area around
+a line shows how seeds differ, not the noise of a single step.
 """
 
 from __future__ import annotations

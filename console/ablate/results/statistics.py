@@ -3,9 +3,9 @@
 A difference is that of two runs with one seed, so that what a seed does to both cancels. Its error
 is that of the mean over seeds; it counts where the mean lies further from 0 than Student's t for so
 many seeds would have it in 19 of 20 cases without any effect. Three seeds give 4.3 standard errors
-where many would give 2: that is what three seeds are worth. Where the score itself has an error,
-over the questions that were asked, the difference has to exceed that as well, so that three seeds
-which agree by chance prove nothing. What is no finite number is left out and counts for nothing.
+where many would give 2: that is what three seeds are worth. If the score has an error over
+its questions, the difference must exceed that too, so three seeds that agree by chance prove
+nothing. Values that are not finite do not count.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def difference(
     errors: Iterable[float] = (),
     complete: bool = True,
 ) -> Difference:
-    """Of values by seed. errors: standard errors of both sides' values over questions, where they
-    have any. complete: every run that was asked for has come to its end."""
+    """The difference of values by seed. errors: standard errors of both sides' values over
+    questions, if they have any. complete: every requested run has ended."""
     pairs = [ours[seed] - base[seed] for seed in ours if seed in base]
     found = mean_of(pairs)
     if found is None:

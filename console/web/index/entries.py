@@ -39,8 +39,8 @@ Message = TypeVar("Message")
 def of_trajectory(
     message: pb.Trajectory, place: Place, *, kind: SuiteKind, suite: str, decode: Decode
 ) -> Entry:
-    """Of a record in the journal or a file. One of a file is named after the file too, since
-    nothing keeps the names in several files apart."""
+    """The entry of a record in the journal or a file. A file's record has the file in its name,
+    because several files may use one name."""
     segments = list(own_segments(message))
     written = [segment for segment in segments if segment.author == pb.AUTHOR_MODEL]
     wrote = [decode(segment.token_ids) for segment in written]
@@ -77,7 +77,7 @@ def of_trajectory(
 
 
 def of_row(row: Mapping[str, Any], place: Place) -> Entry | None:
-    """Of a line of evaluations/SUITE@VERSION.jsonl; None where it is none."""
+    """The entry of a line of evaluations/SUITE@VERSION.jsonl; None for another line."""
     suite, version, index = row.get("suite"), row.get("version"), number(row.get("index"))
     if not isinstance(suite, str) or not isinstance(version, str) or index is None:
         return None
@@ -99,7 +99,7 @@ def of_row(row: Mapping[str, Any], place: Place) -> Entry | None:
 
 
 def of_sample(row: Mapping[str, Any], place: Place) -> Entry | None:
-    """Of a line of samples.jsonl; None where it is none."""
+    """The entry of a line of samples.jsonl; None for another line."""
     sample = sample_of(row)
     if sample is None:
         return None

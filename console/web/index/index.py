@@ -31,7 +31,7 @@ TOOL_SEPARATOR = "\n"
 
 
 class Index:
-    """Written by one thread at a time; `file` is read by anybody (`queries.py`)."""
+    """Written by one thread at a time; any thread may read `file` (`queries.py`)."""
 
     def __init__(self, folder: Path, file: Path, decoder: DecoderOf) -> None:
         """sqlite3.Error where no index can be kept there."""

@@ -23,7 +23,7 @@ LONGEST_KEY = 60
 LONGEST_VALUE = 80
 """Characters: a longer word is cut, and those that begin alike are one."""
 MOST_KEYS = 16
-"""Of one trajectory, the first by name."""
+"""Maximum keys of one trajectory, the first by name."""
 MOST_REASONS = 8
 SOURCE = "data_source"
 TASK = "task"
@@ -37,14 +37,14 @@ Label = tuple[str, str]
 
 
 def labels_of(task: pb.Task) -> tuple[Label, ...]:
-    """Of a recorded trajectory's task."""
+    """Labels of a recorded trajectory's task."""
     own = [(SOURCE, task.data_source), (TASK, task.name)]
     fields = task.metadata.fields
     return _taken([*own, *((key, _word(fields[key])) for key in _first(fields))])
 
 
 def labels_of_row(row: Mapping[str, Any]) -> tuple[Label, ...]:
-    """Of a line of an evaluation, which has no more than the data source."""
+    """Labels of an evaluation's line, which has the data source alone."""
     source = row.get(SOURCE)
     return _taken([(SOURCE, source if isinstance(source, str) else "")])
 

@@ -19,7 +19,7 @@ from console.web.index.sources import inode, size_of
 from console.web.index.types import Batch, Mark
 
 PHASES = ("lease", "train", "export", "publish", "checkpoint")
-"""Of a learner's step, in their order; `checkpoint` is that of the step before."""
+"""Phases of a learner's step, in order; `checkpoint` is that of the step before."""
 LONGEST_NAME = 200
 LATEST_STEP = 2**62
 
@@ -54,7 +54,7 @@ def marks_of(folder: Path) -> list[Marks]:
 
 
 def of_engine(row: Mapping[str, Any]) -> Mark | None:
-    """Of a line of the engine's log; None where it tells of nothing that is shown."""
+    """The mark of a line of the engine's log; None for an event that is not shown."""
     at = _unix(row.get("timestamp"))
     if at is None:
         return None
@@ -82,7 +82,7 @@ def of_engine(row: Mapping[str, Any]) -> Mark | None:
 
 
 def of_learner(row: Mapping[str, Any]) -> Mark | None:
-    """Of a line of learner.jsonl: it has seconds, and no time of day."""
+    """The mark of a line of learner.jsonl, which has seconds and no time of day."""
     step = step_of(row)
     if step is None:
         return None

@@ -1,7 +1,7 @@
-"""The index's file: its tables, where it lies, and what makes it worthless.
+"""The index's file: its tables, its place, and the reasons to make it again.
 
-Everything in it is derived. A file of another version, a damaged one, and one of a run that has
-been begun anew are made again from the run's own files, so nothing here mends anything.
+Everything in it is derived. A file of another version, a damaged one, and one of a restarted run
+are made again from the run's own files, so nothing here repairs a file.
 """
 
 from __future__ import annotations
@@ -104,14 +104,14 @@ CREATE VIRTUAL TABLE texts USING fts5(
 
 
 def index_file(run: Path, cache: Path) -> Path:
-    """Of the run in this folder: the same for every way to name the folder."""
+    """The index file of the run in this folder, the same for every path of the folder."""
     whole = run.resolve()
     digest = hashlib.sha256(os.fsencode(whole)).hexdigest()[:16]
     return cache / f"{whole.name[:60]}-{digest}.sqlite"
 
 
 def cache_folder() -> Path:
-    """Of this user's indexes, made where it is not there. OSError."""
+    """The folder of this user's indexes, which is made if absent. Raises OSError."""
     root = os.environ.get("XDG_CACHE_HOME", "")
     home = Path(root) if os.path.isabs(root) else Path.home() / ".cache"
     folder = home / "toolwright" / "view"
@@ -142,7 +142,7 @@ def open_index(file: Path) -> sqlite3.Connection:
 
 
 def is_spoilt(error: sqlite3.Error) -> bool:
-    """The file is damaged, or none of SQLite: waiting mends nothing."""
+    """Whether the file is damaged or not SQLite's, so that a retry does not help."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     return code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 

@@ -39,7 +39,7 @@ JOURNAL_FORMAT = 2
 ROWS_FOLDER = "evaluations"
 MOST_BYTES = 4 << 20
 MOST_FILES = 5000
-"""Of evaluations, and of recordings: beyond, the run has another use for its folder."""
+"""Maximum files of evaluations, and of recordings: a folder with more has another use."""
 
 STRANGE = (ValueError, TypeError, LookupError, ArithmeticError, RecursionError)
 """What a record raises that no program of ours wrote: a number of 400 digits, say."""
@@ -223,7 +223,7 @@ def _check_journal(db: sqlite3.Connection) -> None:
 
 
 def read_message(file: BinaryIO) -> pb.Trajectory | None:
-    """The next of a file; None at its end. ValueError for what is none, or is cut."""
+    """The next trajectory of a file; None at its end. Raises ValueError for other or cut bytes."""
     try:
         message: pb.Trajectory | None = parse_length_prefixed(pb.Trajectory, file)  # type: ignore[arg-type]
     except Exception as error:  # protobuf raises several kinds, and plain ones

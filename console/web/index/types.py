@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 SuiteKind = Literal["training", "evaluation", "file"]
-"""Of a journal's group; of a suite; of a file of trajectories that lies in the run folder."""
+"""A journal's group; a suite; a file of trajectories in the run folder."""
 Kind = Literal["open", "wait", "generate", "queue", "tool"]
 """What time goes into: opening sessions; an action until its first token; the rest of it; a call
 that waits for a place at its tool; a call that runs."""
 KINDS: tuple[Kind, ...] = get_args(Kind)
 """By their numbers in the index's file."""
 NO_STEP = -1
-"""Of a trajectory that no weights of the run wrote, such as a demonstration."""
+"""Step of a trajectory that no weights of the run wrote, such as a demonstration."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,10 +57,10 @@ class Times:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """Something beside the trajectories. at: unix seconds of its end, 0 where nobody told.
+    """An event beside the trajectories. at: unix seconds of its end, 0 = unknown.
 
     step: of the weights that were published or evaluated, or that a learner's step made. name: of
-    the suite. seconds: what it spent, by name.
+    the suite. seconds: durations, by name.
     """
 
     kind: Literal["published", "evaluated", "learnt"]

@@ -23,7 +23,7 @@ from console.report.tasks import COSINE, TASK, of_tasks
 from toolwright.reward_figures import METRIC
 
 MOST_POINTS = 1000
-"""Of a line: as many as a screen has pixels beside each other."""
+"""Maximum points of a line: a screen is not many more pixels wide."""
 MOST_OTHERS = 150
 """Figures that no plot of the report takes: their names may be a stranger's."""
 POINTS_OF_OTHERS = 300

@@ -33,7 +33,7 @@ FRESH_S = 120.0
 
 
 class Figures:
-    """Of one run. Any thread may ask."""
+    """Figures of one run. Any thread may read them."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self._folder = folder

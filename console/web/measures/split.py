@@ -80,8 +80,8 @@ class Split:
 
 
 def split(file: Path, by: str) -> dict[str, Any]:
-    """{"keys", "by", "sections"}. keys: labels to choose from. by: the one that is drawn, the data
-    source or the first one where the one that was asked for is none. sqlite3.Error."""
+    """{"keys", "by", "sections"}. keys: labels to choose from. by: the drawn one; for an
+    unknown label the data source or the first one. Raises sqlite3.Error."""
     with closing(read_index(file)) as db:
         choices = {one.key: one for one in label_choices(db)}
         masked = choices.pop(MASKED, None)

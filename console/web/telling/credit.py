@@ -88,7 +88,7 @@ class Formula(BaseModel):
 
     @classmethod
     def of(cls, learner: Any) -> Formula | None:
-        """Of the table [learner] of a resolved recipe; None where it is none of this version."""
+        """The formula of the table [learner] of a resolved recipe; None for another version's."""
         try:
             return cls.model_validate(learner)
         except ValidationError:

@@ -49,8 +49,8 @@ class Gone(Exception):
 def tell(
     folder: Path, row: Mapping[str, Any], spellings: Spellings, *, whole: bool
 ) -> dict[str, Any]:
-    """row: as `queries.find` gives it. Its record's part is in "record", or why there is none in
-    "gone"; of a journaled one what the learner makes of its rewards is in "credit"."""
+    """A row for its page. row: as `queries.find` gives it. "record" has its record, or "gone" the
+    reason why it is absent; "credit" has the learner's credit of a journaled record."""
     shown = {key: value for key, value in row.items() if key not in ("at", "part", "sample")}
     try:
         if row["source"] == JOURNAL:

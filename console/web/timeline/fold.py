@@ -40,8 +40,7 @@ def painted(times: Times) -> list[Painted]:
 
 
 def shares(bars: Iterable[Bar], window: Window) -> dict[str, float]:
-    """Of all seconds that trajectories spent inside of the window, by what they went into, the
-    largest first."""
+    """Seconds that trajectories spent in the window, by kind of span, the largest first."""
     spent: defaultdict[str, float] = defaultdict(float)
     for bar in bars:
         for kind, start, end in painted(bar.times):
@@ -62,7 +61,7 @@ def idle(bars: Iterable[Bar], window: Window) -> float:
 
 
 def load(bars: Iterable[Bar], window: Window, parts: int) -> Load:
-    """Of each of so many equal parts of the window."""
+    """Load of each of `parts` equal parts of the window."""
     width = window.length / parts
     requests, calls, tokens = [0.0] * parts, [0.0] * parts, [0.0] * parts
     for start, end, span in _distinct(bars):
@@ -105,8 +104,8 @@ def _inside(window: Window, start: float, end: float) -> float:
 
 
 def lanes(spans: Sequence[tuple[float, float]]) -> list[int]:
-    """A lane for each span, in the order of their beginnings, so that none covers another: the
-    first lane that is free."""
+    """A lane for each span, in the order of their beginnings: the first free one, so that no span
+    covers another."""
     ends: list[float] = []
     found = []
     for start, end in spans:

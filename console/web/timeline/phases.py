@@ -19,7 +19,7 @@ CHECKPOINT = "checkpoint"
 
 
 def phases(learnt: Iterable[Mark], published: Mapping[int, float]) -> list[Phase]:
-    """Of the learner's steps whose weights' publish is known, by step, in unix seconds."""
+    """Phases of the learner's steps with a known publish, by step, in unix seconds."""
     found = []
     for mark in learnt:
         end = published.get(mark.step)

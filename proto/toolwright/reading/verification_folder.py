@@ -3,6 +3,6 @@
 SETTINGS = "verification.toml"
 """The command, its report, and the statuses that solve the task."""
 PATCH = "tests.patch"
-"""The hidden tests as a patch of the repository; there may be none."""
+"""The hidden tests as a patch of the repository; may be absent."""
 FILES = "files"
-"""Folder of files that are laid over the submission; there may be none."""
+"""Folder of files that are laid over the submission; may be absent."""
