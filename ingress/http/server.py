@@ -24,6 +24,7 @@ import structlog
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
+from ingress.body_room import BodyRoom
 from ingress.config import ASIDE, POLICY, IngressTable
 from ingress.dialects.chat import CHAT
 from ingress.dialects.completions import COMPLETIONS
@@ -44,6 +45,9 @@ from toolwright.rpc.http_server import HttpServer, body_of
 
 KEEP_ALIVE_SECONDS = 3.0
 MOST_BODY_BYTES = 64 << 20
+MOST_BODIES_BYTES = 2 << 30
+"""Bytes of the bodies of all calls in flight; further requests wait before their bodies are read.
+"""
 RETRY_HEADER = "x-stainless-retry-count"
 """Header of OpenAI's and Anthropic's clients: above 0, the request is a retry."""
 
@@ -81,6 +85,7 @@ class IngressServer(HttpServer):
         self._text = text
         self._table = table
         self._keys = KeyChecks(link)
+        self._bodies = BodyRoom(MOST_BODIES_BYTES)
         self.in_flight = 0
         """Calls that are not answered yet."""
         text.metrics.look_at(lambda: self.in_flight)
@@ -151,8 +156,10 @@ class IngressServer(HttpServer):
             try:
                 key = key_of(request)
                 use = await self._keys.check(key, uses)
+                size = request.content_length
                 with self._keys.request(key):
-                    return await answer(request, dialect, Caller(key, use))
+                    async with self._bodies.of(MOST_BODY_BYTES if size is None else size):
+                        return await answer(request, dialect, Caller(key, use))
             except FAILURES as error:
                 return refusal(api_error(error), dialect.error)
             finally:

@@ -24,9 +24,13 @@ from ingress.errors import ApiError
 from ingress.http.refusals import api_error
 from ingress.link import BrokenOrder, CallLost, EngineLink
 from ingress.model_call import Text, prepare
+from ingress.text.tails import Tails
+from ingress.text.workers import Result, TextWorkers
 from ingress.types import Begun, CallEnd, ModelRequest, Said
 from toolwright.rpc.errors import ServiceError, TransportError
 
+BUSY, LONGEST_BUSY_S = 0.1, 3.0
+"""Share of texts that wait for a thread, and the longest wait, in seconds."""
 LONGEST_CUT_S = 3.0
 """A connection that is cut breaks within so many seconds."""
 
@@ -52,6 +56,19 @@ class HttpHalf:
                         send(event)
         except (ServiceError, TransportError, CallLost, BrokenOrder) as error:
             raise api_error(error) from error
+
+
+class BusyWorkers(TextWorkers):
+    """Threads that other requests keep busy now and then."""
+
+    def __init__(self, tails: Tails, random: Random) -> None:
+        super().__init__(lambda: tails, 1)
+        self._random = random
+
+    async def run(self, work: Callable[[Tails], Result], lane: str) -> Result:
+        if self._random.random() < BUSY:
+            await asyncio.sleep(self._random.uniform(0.0, LONGEST_BUSY_S))
+        return await super().run(work, lane)
 
 
 def _read(body: bytes) -> ModelRequest:

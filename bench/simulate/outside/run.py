@@ -18,7 +18,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
@@ -29,7 +28,7 @@ from bench.engine.plan import END
 from bench.history.events import Sampled
 from bench.simulate.neighbours.ingress_channel import IngressNetwork
 from bench.simulate.outside.agents import Agents
-from bench.simulate.outside.http_half import HttpHalf
+from bench.simulate.outside.http_half import BusyWorkers, HttpHalf
 from bench.simulate.outside.plan import TEMPLATE, OutsideFault, OutsidePlan, outside_recipe
 from bench.simulate.playing.one_run import BOUND_S, Run
 from bench.simulate.playing.play import SHM
@@ -41,7 +40,6 @@ from engine.core.text.codec import HuggingFaceCodec
 from ingress.metrics import Metrics
 from ingress.model_call import Text
 from ingress.text.tails import Tails
-from ingress.text.workers import TextWorkers
 from toolwright.chat.tokenizer import ChatTokenizer
 from toolwright.recipe import Recipe, load_recipe
 from toolwright.types import Author, Sequence, Trajectory, ids
@@ -77,10 +75,8 @@ class OutsideStudio:
         self._folder = folder
         self._policy = make_policy(folder / "policy", TEMPLATE)
         self._codec = HuggingFaceCodec(self._policy)
-        tokenizer = ChatTokenizer(self._policy)
-        make = partial(ChatTokenizer, self._policy)
-        workers = TextWorkers(lambda: Tails(make()), 1)
-        self._text = Text(tokenizer, workers, tails=True, metrics=Metrics())
+        self._tokenizer = ChatTokenizer(self._policy)
+        self._tails = Tails(ChatTokenizer(self._policy))
 
     def play(self, plan: OutsidePlan, *, say: Say | None = None) -> OutsidePlayed:
         """Raises Stuck for a run that does not come to its end."""
@@ -91,9 +87,11 @@ class OutsideStudio:
             world(loop, plan.seed, say),
         ):
             file = Path(folder) / "recipe.toml"
-            text = outside_recipe(plan, policy=self._policy, folder=Path(folder))
-            file.write_text(text, encoding="utf-8")
-            run = OutsideRun(plan, loop, load_recipe(file), self._policy, self._text)
+            toml = outside_recipe(plan, policy=self._policy, folder=Path(folder))
+            file.write_text(toml, encoding="utf-8")
+            workers = BusyWorkers(self._tails, Random(f"threads {plan.seed}"))
+            text = Text(self._tokenizer, workers, tails=True, metrics=Metrics())
+            run = OutsideRun(plan, loop, load_recipe(file), self._policy, text)
             loop.run_until_complete(run.play())
             loop.close()
         errors = [*run.errors, *loop.complaints, *run.agents.errors, *run.broken(self._codec)]

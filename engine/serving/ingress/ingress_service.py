@@ -152,6 +152,8 @@ class IngressServicer(ingress_pb2_grpc.IngressServiceServicer):
     ) -> AsyncGenerator[pb.GenerateResponse]:
         ask = (await _next(requests, "ask")).ask
         attempt, request = await self._attempt(ask.key, KeyUse.CALLS), _request(ask)
+        if ask.retry:
+            await attempt.unreserved(request.request)
         number = attempt.known(request.request) if ask.retry else None
         if number is None:
             with attempt.reserved(request):

@@ -97,7 +97,8 @@ class IngressServiceServicer(object):
 
         NOT_FOUND / SESSION_NOT_FOUND: no trajectory has the key. FAILED_PRECONDITION /
         SESSION_CLOSED: the trajectory has ended. INVALID_ARGUMENT / CONTEXT_FULL: the prompt leaves no
-        room. RESOURCE_EXHAUSTED / TOO_MANY_CALLS: the trajectory has 1,024 calls, or 16 in flight.
+        room. RESOURCE_EXHAUSTED / TOO_MANY_CALLS: the trajectory has 1,024 calls, a record of 56 MiB,
+        or 16 calls in flight.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -49,7 +49,8 @@ class IngressServiceStub:
 
     NOT_FOUND / SESSION_NOT_FOUND: no trajectory has the key. FAILED_PRECONDITION /
     SESSION_CLOSED: the trajectory has ended. INVALID_ARGUMENT / CONTEXT_FULL: the prompt leaves no
-    room. RESOURCE_EXHAUSTED / TOO_MANY_CALLS: the trajectory has 1,024 calls, or 16 in flight.
+    room. RESOURCE_EXHAUSTED / TOO_MANY_CALLS: the trajectory has 1,024 calls, a record of 56 MiB,
+    or 16 calls in flight.
     """
 
     CheckKey: grpc.UnaryUnaryMultiCallable[
@@ -114,7 +115,8 @@ class IngressServiceAsyncStub:
 
     NOT_FOUND / SESSION_NOT_FOUND: no trajectory has the key. FAILED_PRECONDITION /
     SESSION_CLOSED: the trajectory has ended. INVALID_ARGUMENT / CONTEXT_FULL: the prompt leaves no
-    room. RESOURCE_EXHAUSTED / TOO_MANY_CALLS: the trajectory has 1,024 calls, or 16 in flight.
+    room. RESOURCE_EXHAUSTED / TOO_MANY_CALLS: the trajectory has 1,024 calls, a record of 56 MiB,
+    or 16 calls in flight.
     """
 
     CheckKey: grpc.aio.UnaryUnaryMultiCallable[
@@ -181,7 +183,8 @@ class IngressServiceServicer(metaclass=abc.ABCMeta):
 
         NOT_FOUND / SESSION_NOT_FOUND: no trajectory has the key. FAILED_PRECONDITION /
         SESSION_CLOSED: the trajectory has ended. INVALID_ARGUMENT / CONTEXT_FULL: the prompt leaves no
-        room. RESOURCE_EXHAUSTED / TOO_MANY_CALLS: the trajectory has 1,024 calls, or 16 in flight.
+        room. RESOURCE_EXHAUSTED / TOO_MANY_CALLS: the trajectory has 1,024 calls, a record of 56 MiB,
+        or 16 calls in flight.
         """
 
     @abc.abstractmethod
