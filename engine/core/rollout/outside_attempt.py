@@ -76,6 +76,8 @@ MOST_PARTS = 1024
 MOST_NAME = 256
 """Characters of a part's name."""
 MOST_ERROR = 500
+MOST_OUTPUT = 1 << 14
+"""Characters of what an agent wrote to its output."""
 AGENT_ENDED = "agent_ended"
 """Kind of the note of an agent's end, while the trajectory waits for its reward."""
 
@@ -161,9 +163,9 @@ class OutsideAttempt:
         for number in self.forest.open_calls:
             self.log.append(Dropped(call=number, why="the trajectory ended"))
         if end.error:
-            data = {"error": end.error[:MOST_ERROR]}
-            note = Event(kind="agent_failed", turn=self.log.state.turn, data=data)
-            self.log.append(Noted(note=note))
+            self._note("agent_failed", error=end.error[:MOST_ERROR])
+        if end.output:
+            self._note("agent_output", output=end.output[:MOST_OUTPUT])
         seconds = self._earlier_s + time.monotonic() - self._began
         self.log.append(Ended(reason=end.reason, seconds=seconds, answer=end.answer))
 
@@ -182,6 +184,11 @@ class OutsideAttempt:
         await self._over.wait()
         if not self._concluded:
             raise CallRefused(Refusal.AWAY, "the engine stops, and goes on later")
+
+    def give_up(self, why: str) -> None:
+        """Ends the attempt, unless it has ended: infrastructure lost its agent."""
+        if not self._end.done():
+            self._end.set_result(AgentEnd(reason=StopReason.INFRASTRUCTURE_ERROR, failure=why))
 
     def _end_as_before(self) -> None:
         """Repeats the end that an earlier life of the engine took."""
@@ -367,6 +374,9 @@ class OutsideAttempt:
         for node, (_, _, calls) in zip(self.forest.call(number), replies, strict=True):
             for index, one in enumerate(calls):
                 self._called(node.turn or 0, index, one)
+
+    def _note(self, kind: str, **data: str) -> None:
+        self.log.append(Noted(note=Event(kind=kind, turn=self.log.state.turn, data=data)))
 
     def _called(self, turn: int, index: int, read: ReadCall) -> None:
         call_id = f"{self.name}/{turn}/{index}"

@@ -30,6 +30,7 @@ from engine.core.text.codec import HuggingFaceCodec, read_config
 from engine.core.tools.services import ToolServices
 from engine.core.tools.tool_file_check import check_tool_files
 from engine.errors import AttemptFailed, StartupError, TaskUnfit
+from engine.offline.check.agents import agent_lines
 from engine.offline.check.budgets import budget_lines
 from engine.offline.check.recipe_warnings import (
     call_warnings,
@@ -119,6 +120,7 @@ def check(recipe: Recipe, table: EngineTable, *, connect: bool) -> Iterator[str]
         for line in asyncio.run(warm_up_warnings(recipe, rendering, codec)):
             yield WARNING + line
     yield from (WARNING + line for line in asyncio.run(check_tool_files(recipe)))
+    yield from agent_lines(recipe)
     if connect:
         yield from asyncio.run(_connect(recipe, table, codec))
     else:
@@ -217,8 +219,10 @@ async def _training_source(
 
 
 def _gives_metadata(recipe: Recipe) -> bool:
-    """Whether tool services get the metadata of tasks."""
-    return bool(recipe.shared.used_tools)
+    """Whether tool services or outside agents get the metadata of tasks."""
+    return bool(recipe.shared.used_tools) or any(
+        task.agent for task in recipe.shared.each_task.values()
+    )
 
 
 def _row_lines(name: str, source: TaskSource, *, gives_metadata: bool) -> Iterator[str]:

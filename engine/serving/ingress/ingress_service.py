@@ -19,6 +19,7 @@ from engine.core.rollout.outside_requests import (
 from engine.core.trajectory.forest import Match, Node
 from engine.serving.ingress.agents import Agents
 from engine.serving.ingress.keys import KeyUse
+from engine.serving.ingress.worker_lives import LifeOver, taker
 from engine.types import Codec
 from toolwright import wire
 from toolwright.common.v1 import reasons_pb2 as reasons
@@ -87,8 +88,10 @@ class IngressServicer(ingress_pb2_grpc.IngressServiceServicer):
     async def Take(self, request: pb.TakeRequest, context: Context) -> pb.TakeResponse:
         if not request.worker:
             raise _unfit("worker is empty", "worker")
+        self._seen(request)
         wait = min(wire.seconds(request.wait), LONGEST_TAKE_WAIT)
-        attempt = await self._agents.take(f"{request.worker}/{request.number}", wait)
+        name = taker(request.worker, request.life, request.number)
+        attempt = await self._agents.take(name, wait, frozenset(request.tasks))
         if attempt is None:
             return pb.TakeResponse()
         keys, task = self._agents.keys, attempt.assignment.task
@@ -102,6 +105,13 @@ class IngressServicer(ingress_pb2_grpc.IngressServiceServicer):
             task=wire.task_to_proto(task),
             context=attempt.context_tokens,
         )
+
+    @answers_errors
+    async def Hold(self, request: pb.HoldRequest, context: Context) -> pb.HoldResponse:
+        if not (request.worker and request.life):
+            raise _unfit("worker or life is empty", "worker, life")
+        self._seen(request)
+        return pb.HoldResponse(ended=self._agents.ended(request.keys))
 
     @answers_errors
     async def Report(self, request: pb.ReportRequest, context: Context) -> pb.ReportResponse:
@@ -133,12 +143,16 @@ class IngressServicer(ingress_pb2_grpc.IngressServiceServicer):
         calls = 0  # it has ended before
         if attempt is not None:
             calls = len(attempt.forest.accepted)
-            failed = request.outcome == pb.OUTCOME_INFRASTRUCTURE
+            lost = request.needs_calls and not calls
+            failed = lost or request.outcome == pb.OUTCOME_INFRASTRUCTURE
+            why = "the agent ended before its first model call" if lost else ""
+            why = ": ".join(filter(None, (why, request.error))) or "infrastructure ended the agent"
             end = AgentEnd(
                 reason=_ENDS[request.outcome],
                 error="" if failed else request.error,
                 answer=request.answer if request.HasField("answer") else None,
-                failure=(request.error or "infrastructure ended the agent") if failed else "",
+                failure=why if failed else "",
+                output=request.output,
             )
             try:
                 await attempt.end(end)
@@ -146,6 +160,16 @@ class IngressServicer(ingress_pb2_grpc.IngressServiceServicer):
                 raise ServiceError(_REASONS[error.refusal], str(error)) from error
         await self._agents.durable()
         return pb.EndedResponse(calls=calls)
+
+    def _seen(self, request: pb.TakeRequest | pb.HoldRequest) -> None:
+        if "/" in request.life:
+            raise _unfit("a life has no /", "life")
+        try:
+            self._agents.seen(request.worker, request.life)
+        except LifeOver as error:
+            raise ServiceError(
+                reasons.ERROR_REASON_NOT_OWNER, str(error), subject=request.worker
+            ) from error
 
     async def _generate(
         self, requests: AsyncIterator[pb.GenerateRequest]

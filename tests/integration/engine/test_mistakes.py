@@ -109,6 +109,7 @@ MISTAKES: list[tuple[Prepare, str, str]] = [
     (said(sampler={"api": "openai-chat"}), "for `engine eval`", 'sampler.api = "sglang"'),
     (said(task={"limits": {"model": 10**7}}), "task.limits.model", "lower"),
     (said(run={"engine": "0.0.0.0:50051"}), "0.0.0.0", "bearer token"),
+    (said(task={"agent": {"kind": "command", "command": ["nope"]}}), "'nope'", "install it"),
     (said(run={"max_staleness": 1}), "staleness 0", "above 0 takes 'decoupled'"),
 ]
 
@@ -142,6 +143,13 @@ def test_a_file_that_is_no_recipe(tmp_path: Path, data: bytes | None, fix: str) 
     assert "some.toml" in line
     assert fix in line
     assert_one_line(CliRunner().invoke(learner, ["run", str(file)]), fix)
+
+
+def test_an_agent_without_a_jail_is_warned_of(run: Command) -> None:
+    agent = {"kind": "command", "command": ["python", "-V"], "sandbox": "none", "at_once": 3}
+    said = run.says(task={"agent": agent})
+    assert 'warning: task.agent.sandbox = "none"' in said
+    assert "python -V, at most 3 at a time" in said
 
 
 def test_a_recipe_of_an_editor_of_windows_is_one(run: Command) -> None:

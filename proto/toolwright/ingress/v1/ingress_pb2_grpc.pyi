@@ -67,7 +67,15 @@ class IngressServiceStub:
         toolwright.ingress.v1.ingress_pb2.TakeResponse,
     ]
     """Hands out a trajectory of an admitted group. Waits at most `wait`; without a trajectory the
-    response has no key. Idempotent by `worker` and `number`.
+    response has no key. Idempotent by `worker`, `life` and `number`.
+    """
+
+    Hold: grpc.UnaryUnaryMultiCallable[
+        toolwright.ingress.v1.ingress_pb2.HoldRequest,
+        toolwright.ingress.v1.ingress_pb2.HoldResponse,
+    ]
+    """Says which agents of a worker live. The engine gives up attempts that an earlier life of the
+    worker took, and hands out others. A life that sends no Hold for 60 s is over as well.
     """
 
     Report: grpc.UnaryUnaryMultiCallable[
@@ -133,7 +141,15 @@ class IngressServiceAsyncStub:
         toolwright.ingress.v1.ingress_pb2.TakeResponse,
     ]
     """Hands out a trajectory of an admitted group. Waits at most `wait`; without a trajectory the
-    response has no key. Idempotent by `worker` and `number`.
+    response has no key. Idempotent by `worker`, `life` and `number`.
+    """
+
+    Hold: grpc.aio.UnaryUnaryMultiCallable[
+        toolwright.ingress.v1.ingress_pb2.HoldRequest,
+        toolwright.ingress.v1.ingress_pb2.HoldResponse,
+    ]
+    """Says which agents of a worker live. The engine gives up attempts that an earlier life of the
+    worker took, and hands out others. A life that sends no Hold for 60 s is over as well.
     """
 
     Report: grpc.aio.UnaryUnaryMultiCallable[
@@ -205,7 +221,17 @@ class IngressServiceServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[toolwright.ingress.v1.ingress_pb2.TakeResponse, collections.abc.Awaitable[toolwright.ingress.v1.ingress_pb2.TakeResponse]]:
         """Hands out a trajectory of an admitted group. Waits at most `wait`; without a trajectory the
-        response has no key. Idempotent by `worker` and `number`.
+        response has no key. Idempotent by `worker`, `life` and `number`.
+        """
+
+    @abc.abstractmethod
+    def Hold(
+        self,
+        request: toolwright.ingress.v1.ingress_pb2.HoldRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[toolwright.ingress.v1.ingress_pb2.HoldResponse, collections.abc.Awaitable[toolwright.ingress.v1.ingress_pb2.HoldResponse]]:
+        """Says which agents of a worker live. The engine gives up attempts that an earlier life of the
+        worker took, and hands out others. A life that sends no Hold for 60 s is over as well.
         """
 
     @abc.abstractmethod

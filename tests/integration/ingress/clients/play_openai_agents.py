@@ -3,8 +3,9 @@
 import asyncio
 import sys
 
-import agents
 from openai import AsyncOpenAI
+
+import agents
 
 KINDS = {"chat": agents.OpenAIChatCompletionsModel, "responses": agents.OpenAIResponsesModel}
 
