@@ -11,12 +11,12 @@ Invariants
 from __future__ import annotations
 
 import asyncio
+import math
 from array import array
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from itertools import count
 from typing import Any, TypeVar, cast
 
 import grpc.aio
@@ -27,6 +27,7 @@ from toolwright.ingress.v1 import ingress_pb2_grpc
 from toolwright.rollout.v1 import rollout_pb2, rollout_pb2_grpc
 from toolwright.rpc.channel import backoff, call, may_retry
 from toolwright.rpc.errors import ServiceError, TransportError, from_rpc_error
+from toolwright.rpc.retrying import Retry
 from toolwright.wire import pack, unpack
 
 log = structlog.get_logger("ingress")
@@ -66,6 +67,10 @@ class EngineLink:
         self._stub = cast(
             "ingress_pb2_grpc.IngressServiceAsyncStub",
             ingress_pb2_grpc.IngressServiceStub(channel),
+        )
+        self._retry = Retry(
+            lambda: math.inf,
+            lambda why, waited: log.info("engine does not answer", seconds=waited, error=why),
         )
         self._rollout = cast(
             "rollout_pb2_grpc.RolloutServiceAsyncStub",
@@ -139,15 +144,11 @@ class EngineLink:
         timeout: float = UNARY_SECONDS,
     ) -> Answer:
         """The response to a request that may be repeated. An outage of the engine delays it."""
-        for failures in count():
-            try:
-                return await call(method, request, timeout=timeout)
-            except (ServiceError, TransportError) as error:
-                if not may_retry(error):
-                    raise
-                log.info("engine does not answer", failures=failures, error=str(error))
-                await asyncio.sleep(backoff(failures, error))
-        raise AssertionError("unreachable")
+        return await self._retry.until_called(
+            lambda: call(method, request, timeout=timeout),
+            type(request).__name__,
+            worked_s=UNARY_SECONDS,
+        )
 
     async def _once(
         self, ask: pb.Ask, prompt: MakePrompt, reply: MakeReply, progress: _Progress

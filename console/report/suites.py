@@ -62,7 +62,7 @@ def named_suites(runs: Sequence[RunFiles]) -> list[NamedSuite]:
 
 
 def shown_suites(suites: Iterable[NamedSuite], words: Words) -> list[NamedSuite]:
-    """Those that the recipe's words name, in their order; all where they name none that is."""
+    """Suites that the recipe's words name, in their order; all if they name no measured suite."""
     by_name = {one.name: one for one in suites}
     named = [
         NamedSuite(name=shown.name, title=shown.title or shown.name, ways=by_name[shown.name].ways)

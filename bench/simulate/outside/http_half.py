@@ -1,4 +1,4 @@
-"""The ingress's HTTP worker without sockets: its own calls, links and texts behind a connection.
+"""The ingress's HTTP worker without sockets: a connection leads to its own calls, links and texts.
 
 Invariants
 - A connection that is cut cancels its handler, as the HTTP server does.

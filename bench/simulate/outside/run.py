@@ -2,7 +2,7 @@
 
 Promises
 - A completion that an agent got is in the record of its trajectory, once.
-- A call has one completion in the record for each sample that its client asked for: a marked retry
+- A call has one completion in the record for each sample that its client requested: a marked retry
   is no further sample.
 - Each id that the policy wrote came from a sampler that had read the ids before it, and has that
   sampler's version.
@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -89,8 +89,12 @@ class OutsideStudio:
             file = Path(folder) / "recipe.toml"
             toml = outside_recipe(plan, policy=self._policy, folder=Path(folder))
             file.write_text(toml, encoding="utf-8")
-            workers = BusyWorkers(self._tails, Random(f"threads {plan.seed}"))
-            text = Text(self._tokenizer, workers, tails=True, metrics=Metrics())
+            threads, metrics = Random(f"threads {plan.seed}"), Metrics()
+
+            def text() -> Text:
+                workers = BusyWorkers(self._tails, threads)
+                return Text(self._tokenizer, workers, tails=True, metrics=metrics)
+
             run = OutsideRun(plan, loop, load_recipe(file), self._policy, text)
             loop.run_until_complete(run.play())
             loop.close()
@@ -107,8 +111,14 @@ class OutsideRun(Run):
     """Call `play` once."""
 
     def __init__(
-        self, plan: OutsidePlan, loop: VirtualLoop, made: Recipe, policy: Path, text: Text
+        self,
+        plan: OutsidePlan,
+        loop: VirtualLoop,
+        made: Recipe,
+        policy: Path,
+        text: Callable[[], Text],
     ) -> None:
+        """text: makes the text half of an HTTP worker, which dies with it."""
         super().__init__(Schedule(seed=plan.seed, workload=plan.workload), loop, made, policy)
         self.records: dict[str, Trajectory] = {}
         self.faults = Counter[str]()
@@ -171,7 +181,7 @@ class OutsideRun(Run):
 
     def _half(self) -> HttpHalf:
         self._made += 1
-        return HttpHalf(self._made, self._link, self._text)
+        return HttpHalf(self._made, self._link, self._text())
 
     async def _bury(self, half: HttpHalf) -> None:
         self._link.client_died(half.owner)
@@ -213,7 +223,7 @@ class OutsideRun(Run):
                     texts[text] += 1
                     found = _CALL.search(codec.decode(completion.prompt))
                     if found is None:
-                        yield f"{name}: no call asked for {text!r}"
+                        yield f"{name}: no call requested {text!r}"
                     else:
                         of_call[int(found[1])] += 1
             for number, logged in self.agents.calls.items():

@@ -50,7 +50,7 @@ def numbered(codec: HuggingFaceCodec) -> Any:
 
 
 class Talker:
-    """An agent that calls until it is told to stop. `heard` has the response of each call."""
+    """An agent that calls until `stops` is set. `heard` has the response of each call."""
 
     def __init__(self, url: str) -> None:
         self.heard: dict[int, str] = {}

@@ -109,6 +109,16 @@ async def test_the_engine_checks_a_key_once(served: Served) -> None:
     assert served.engine.checked == ["key"]
 
 
+async def test_a_key_is_held_while_the_engine_is_away(served: Served) -> None:
+    await served.engine.stop()
+    waiting = asyncio.create_task(answered(served.url, asking()))
+    await asyncio.wait((waiting,), timeout=0.2)
+    assert not waiting.done()
+    await served.engine.start()
+    assert (await waiting)[0] == 200
+    assert served.engine.checked == ["key"]
+
+
 async def test_a_reward_key_makes_no_calls(served: Served) -> None:
     served.engine.reward_keys = frozenset({"reward"})
     status, body = await answered(f"{served.root}/t/reward/v1", asking())
