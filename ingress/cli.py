@@ -12,6 +12,7 @@ from ingress.config import IngressTable
 from ingress.errors import StartError
 from toolwright.process import loop
 from toolwright.process.command_line import command_line, start
+from toolwright.process.stderr_log import log_to_stderr
 from toolwright.recipe import RecipeError, load_recipe
 from toolwright.rpc.errors import ListenError
 
@@ -43,8 +44,8 @@ def serve(
         table = read.table("ingress", IngressTable)
         changes = {"address": listen or table.address, "workers": workers or table.workers}
         table = IngressTable.model_validate({**table.model_dump(), **changes})
-        from ingress.serving import log_to_stderr, serve_many
         from ingress.serving import serve as serve_agents
+        from ingress.serving import serve_many
 
         log_to_stderr()
         if worker >= 0:

@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from functools import partial
-from typing import Any
 
 import structlog
 
@@ -101,20 +99,3 @@ def _metrics_page(metrics: Metrics, port: int) -> Iterator[None]:
         except OSError as error:
             raise StartError(port_fault("ingress.metrics_port", port)) from error
         yield
-
-
-def log_to_stderr() -> None:
-    """Logs as JSON, or for people on a terminal."""
-    renderer: Any = structlog.processors.JSONRenderer()
-    if sys.stderr.isatty():
-        renderer = structlog.dev.ConsoleRenderer()
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso"),
-            structlog.processors.format_exc_info,
-            renderer,
-        ],
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-        cache_logger_on_first_use=True,
-    )
