@@ -54,6 +54,8 @@ class _Progress:
     """The prompt was sent: the engine may have the call."""
     seen: dict[int, array[int]] = field(default_factory=lambda: defaultdict(lambda: array("i")))
     """Ids that came, by choice."""
+    finished: set[int] = field(default_factory=set)
+    """Choices whose Finished came."""
 
 
 UNARY_SECONDS = 60.0
@@ -160,9 +162,12 @@ class EngineLink:
             first = await _read(stream)
             if first.HasField("replay"):
                 for finished in first.replay.completions:
-                    yield _rest(finished, progress.seen)
+                    rest = _rest(finished, progress.seen)
+                    if finished.choice not in progress.finished:
+                        progress.finished.add(finished.choice)
+                        yield rest
             elif first.HasField("attached"):
-                if any(progress.seen.values()):
+                if any(progress.seen.values()) or progress.finished:
                     raise CallLost("the engine has lost a call that had begun: send it again")
                 made = await prompt(first.attached)
                 progress.prompted = True
@@ -170,6 +175,8 @@ class EngineLink:
                 for _ in range(max(1, ask.n)):
                     async with aclosing(_completion(stream, progress.seen)) as events:
                         async for event in events:
+                            if isinstance(event, pb.Finished):
+                                progress.finished.add(event.choice)
                             yield event
             else:
                 raise BrokenOrder("the engine's first response is neither Attached nor Replay")

@@ -288,10 +288,10 @@ async def prepare(
     ApiError."""
 
     def work(_: Tails) -> tuple[ModelRequest, Digests]:
-        request = read(body)
-        messages = in_call_order(request.messages)
-        request = replace(request, model=request.model or POLICY, messages=messages)
         try:
+            request = read(body)
+            messages = in_call_order(request.messages)
+            request = replace(request, model=request.model or POLICY, messages=messages)
             return request, digests_of(request, text.options)
         except RecursionError as error:
             raise ApiError(_TOO_DEEP) from error

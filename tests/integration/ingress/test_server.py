@@ -199,7 +199,7 @@ async def test_a_wrong_request_is_refused_in_the_api_s_shape(
     assert not served.engine.calls
 
 
-@pytest.mark.parametrize("depth", [200, 700, 5000])
+@pytest.mark.parametrize("depth", [200, 700, 990, 5000])
 async def test_deep_data_are_answered_or_refused(served: Served, depth: int) -> None:
     """Neither the tools' schemas nor the arguments of a call end a worker."""
     text = "[" * depth + "]" * depth
@@ -210,6 +210,9 @@ async def test_deep_data_are_answered_or_refused(served: Served, depth: int) -> 
     bodies = [
         json.dumps(asking(*history)).encode(),
         json.dumps(asking(tools=TOOLS)).encode().replace(b'"string"', schema),
+        json.dumps(asking(response_format={"type": "json_schema", "json_schema": {"schema": 0}}))
+        .encode()
+        .replace(b'"schema": 0', b'"schema": ' + schema),
     ]
     for body in bodies:
         status, answer = await answered(served.url, body)
@@ -409,6 +412,16 @@ async def test_the_end_waits_until_the_call_is_on_disk(served: Served) -> None:
         found = await chunks(response)
     assert found[-1]["error"]["type"] == "server_error"
     assert all(one["choices"][0]["finish_reason"] is None for one in found[:-1])
+
+
+async def test_a_choice_that_is_replayed_counts_its_tokens_once(served: Served) -> None:
+    """The engine has the call and loses the connection after the first choice."""
+    _, first = await answered(served.url, asking(n=2))
+    failure = ServiceError(reasons.ERROR_REASON_DRAINING, "bye", retry_after=0.01)
+    served.engine.failures.append(("choice", failure))
+    status, again = await answered(served.url, asking(n=2))
+    assert status == 200
+    assert again["usage"] == first["usage"]
 
 
 async def test_a_waiting_stream_says_something(
