@@ -38,7 +38,7 @@ PACKAGES := firejail
 TEST_PACKAGES := bubblewrap curl postgresql redis-server chromium chromium-sandbox podman runc prometheus
 VENV_PYTHON := .venv/bin/python
 
-.PHONY: help setup demo real docs docs-serve test test-all test-312 test-packages mutants house proto proto-check breaking baseline unit clean
+.PHONY: help setup demo real docs docs-serve test test-all test-312 test-packages test-agents mutants house proto proto-check breaking baseline unit clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -79,7 +79,7 @@ docs-serve: setup ## the site on 127.0.0.1:8000, built again whenever a page cha
 test: setup test-packages house ## the quick tests and an eighth of the slow ones: make test [SLICE=0..7]
 	@$(VENV_PYTHON) tests/run.py --workers $(TEST_WORKERS) $(if $(SLICE),--slice $(SLICE))
 
-test-all: setup test-packages house ## every test that can run on this machine
+test-all: setup test-packages test-agents house ## every test that can run on this machine
 	@$(VENV_PYTHON) tests/run.py --workers $(TEST_WORKERS) --all
 	$(MAKE) test-312
 
@@ -94,9 +94,11 @@ test-312: ## the learner's tests on Python 3.12 with its megatron-core, where py
 mutants: setup test-packages ## planted bugs against tests or simulator: make mutants [ONLY=name] [WITH=both]
 	@$(VENV_PYTHON) -m tests.mutants --with $(WITH) $(if $(ONLY),--only $(ONLY))
 
-test-packages: .venv-airline # what only the tests need: of Debian, the airline's MCP server, and agents
+test-packages: .venv-airline # what only the tests need: of Debian, and the airline's MCP server
 	@deploy/setup/system.sh $(TEST_PACKAGES)
-	command -v npm >/dev/null || deploy/setup/system.sh nodejs npm
+
+test-agents: setup ## published agents (1.9 GB), for tests that otherwise skip; `make test-all` makes them too
+	@command -v npm >/dev/null || deploy/setup/system.sh nodejs npm
 	$(MAKE) .venv-agents/ready
 
 .venv-airline: recipes/airline/server.txt

@@ -17,7 +17,8 @@ import typer
 
 from bench.errors import BenchError
 from bench.measuring.command import JsonFile, print_table, write_json
-from console.compare.runs import Run, read_runs
+from console.compare.runs import read_runs, steps
+from console.record.run import RunFiles
 
 PARTS = ("rollout", "log-probs", "update", "publish", "checkpoint", "other")
 OF_A_TRAJECTORY = ("generate", "tool", "reward")
@@ -71,9 +72,10 @@ def step(
     write_json(json_file, {"rows": [asdict(row) for row in rows]})
 
 
-def row_of(run: Run, skip: int) -> StepRow:
+def row_of(run: RunFiles, skip: int) -> StepRow:
     """Means over the run's steps but the first `skip`. Raises BenchError without such steps."""
-    timed = [line for line in run.metrics.values() if {"step_s", "lease_s", "train_s"} <= set(line)]
+    found = (one.values for one in steps(run))
+    timed = [line for line in found if {"step_s", "lease_s", "train_s"} <= set(line)]
     lines = timed[skip:]
     if not lines:
         raise BenchError(

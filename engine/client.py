@@ -107,8 +107,8 @@ class RolloutClient:
         """Events with a higher number, then each new one, over restarts of the engine. It never
         ends by itself.
 
-        An event `gap` counts events that were lost (`lost`), because this reader was too slow or
-        the engine was started again. after: 0 = from the oldest that the engine still has.
+        An event `gap` counts the events that this reader lost (`lost`). It was too slow, or the
+        engine was started again. after: 0 = from the oldest that the engine still has.
         """
         while True:
             request = rollout_pb2.WatchEventsRequest(after=after)

@@ -2,8 +2,9 @@
 
 The root is the digest of tools and template options. The digest of message i covers the digest
 before it and the canonical form of the message. The canonical form leaves out what a client changes
-without meaning: ids of calls, how arguments are written as JSON, null in place of "", blanks around
-an assistant's text, and reasoning.
+without meaning: ids of calls, how arguments are written as JSON, arguments that are their schema's
+default (Claude Code adds them), null in place of "", blanks around an assistant's text, and
+reasoning.
 
 Invariants
 - A completion that a client sends back as it got it has the digest that `reply_digests` gave.
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ingress.types import Message, ModelRequest
@@ -24,6 +25,9 @@ from toolwright.ingress.limits import DIGEST_BYTES
 _EXACT = 2**53
 BILLING = "x-anthropic-billing-header:"
 """Beginning of a line of system messages that Claude Code changes at each request."""
+
+Defaults = Mapping[str, Mapping[str, Any]]
+"""Name of a tool -> name of an argument -> its default, in the form of `canonical_arguments`."""
 
 
 class Digests(NamedTuple):
@@ -36,6 +40,8 @@ class Digests(NamedTuple):
     """By the number of an assistant's message that comes with reasoning."""
     request: bytes
     """The digest of the whole request with its parameters."""
+    defaults: Defaults
+    """Defaults of the request's tools."""
 
 
 class ReplyDigests(NamedTuple):
@@ -50,9 +56,9 @@ def digests_of(request: ModelRequest, options: Mapping[str, Any]) -> Digests:
     """options: variables of the chat template, as the recipe sets them."""
     head = [request.tools, dict(options)] if request.raw is None else "raw"
     root = _digest(b"root", _json(head))
-    chain, last = [], root
+    chain, last, defaults = [], root, _defaults(request.all_tools)
     for message in request.messages:
-        last = _digest(last, _json(canonical(message)))
+        last = _digest(last, _json(canonical(message, defaults)))
         chain.append(last)
     thoughts = {
         number: _reasoning(message)
@@ -60,19 +66,22 @@ def digests_of(request: ModelRequest, options: Mapping[str, Any]) -> Digests:
         if message.role == "assistant" and message.reasoning.strip()
     }
     whole = _digest(last, *thoughts.values(), _json(_parameters(request)))
-    return Digests(root, tuple(chain), thoughts, whole)
+    return Digests(root, tuple(chain), thoughts, whole, defaults)
 
 
 def reply_digests(digests: Digests, message: Message) -> ReplyDigests:
     """Digests of a completion of the request, as the client sees it."""
     last = digests.messages[-1] if digests.messages else digests.root
     thought = _reasoning(message) if message.reasoning.strip() else b""
-    return ReplyDigests(_digest(last, _json(canonical(message))), thought)
+    return ReplyDigests(_digest(last, _json(canonical(message, digests.defaults))), thought)
 
 
-def canonical(message: Message) -> list[Any]:
+def canonical(message: Message, defaults: Defaults) -> list[Any]:
     """The parts of a message that make it another message."""
-    calls = [[call.name, canonical_arguments(call.arguments)] for call in message.calls]
+    calls = [
+        [call.name, _without(canonical_arguments(call.arguments), defaults.get(call.name))]
+        for call in message.calls
+    ]
     text = message.text.strip() if message.role == "assistant" else message.text
     return [message.role, text, calls, message.name]
 
@@ -84,6 +93,31 @@ def canonical_arguments(text: str) -> Any:
         return [json.loads(text, parse_int=_number, parse_float=_number)]
     except (ValueError, RecursionError):
         return text
+
+
+def _without(arguments: Any, defaults: Mapping[str, Any] | None) -> Any:
+    """Arguments without those that have their default."""
+    match arguments:
+        case [dict(given)] if defaults:
+            return [{key: one for key, one in given.items() if not _is(one, defaults.get(key))}]
+    return arguments
+
+
+def _is(value: object, default: list[Any] | None) -> bool:
+    return default is not None and _json([value]) == _json(default)
+
+
+def _defaults(tools: Sequence[Mapping[str, Any]]) -> Defaults:
+    found: dict[str, dict[str, Any]] = {}
+    for tool in tools:
+        match tool.get("function"):
+            case {"name": str(name), "parameters": {"properties": dict(properties)}}:
+                found[name] = {
+                    key: canonical_arguments(json.dumps(schema["default"]))
+                    for key, schema in properties.items()
+                    if isinstance(schema, Mapping) and "default" in schema
+                }
+    return found
 
 
 def without_billing(text: str) -> str:

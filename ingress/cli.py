@@ -12,6 +12,7 @@ from ingress.config import IngressTable
 from ingress.errors import StartError
 from toolwright.process import loop
 from toolwright.process.command_line import command_line, start
+from toolwright.process.stderr_log import log_to_stderr
 from toolwright.recipe import RecipeError, load_recipe
 from toolwright.rpc.errors import ListenError
 
@@ -31,7 +32,7 @@ def serve(
     workers: Annotated[
         int, typer.Option(help="processes that share the address; default: ingress.workers")
     ] = 0,
-    worker: Annotated[bool, typer.Option("--worker", hidden=True)] = False,
+    worker: Annotated[int, typer.Option("--worker", hidden=True)] = -1,
 ) -> None:
     """Serve agents until SIGTERM.
 
@@ -43,14 +44,16 @@ def serve(
         table = read.table("ingress", IngressTable)
         changes = {"address": listen or table.address, "workers": workers or table.workers}
         table = IngressTable.model_validate({**table.model_dump(), **changes})
-        from ingress.serving import log_to_stderr, serve_many
         from ingress.serving import serve as serve_agents
+        from ingress.serving import serve_many
 
         log_to_stderr()
-        if worker or table.workers == 1:
-            loop.run(serve_agents(read, table, worker=worker))
+        if worker >= 0:
+            loop.run(serve_agents(read, table.of_worker(worker), worker=True))
+        elif table.workers == 1:
+            loop.run(serve_agents(read, table))
         else:
-            words = ["-m", "ingress.cli", "serve", str(recipe), "--worker"]
+            words = ["-m", "ingress.cli", "serve", str(recipe)]
             words += [word for one in set_ or () for word in ("--set", one)]
             loop.run(serve_many(words, table))
     except (StartError, ListenError, RecipeError, OSError) as error:

@@ -31,4 +31,23 @@ class IngressTable(ProcessTable):
     threads: int = Field(
         default=2, ge=1, le=64, description="that render and encode; each reads the tokenizer"
     )
+    thinking: Literal["keep", "template"] = Field(
+        default="keep",
+        description="keep: recorded thoughts stay in the context; template: each request is "
+        "rendered as a whole, as deployed, and may fork",
+    )
+    verify: float = Field(
+        default=0.01, ge=0, le=1, description="share of calls that are rendered twice and compared"
+    )
+    metrics_port: int = Field(
+        default=0,
+        ge=0,
+        le=65471,
+        description="Prometheus on loopback; 0 = off; worker N of several adds N",
+    )
     workers: int = Field(default=1, ge=1, le=64, description="processes that share the address")
+
+    def of_worker(self, number: int) -> IngressTable:
+        """The table of one of several workers, from 0."""
+        port = self.metrics_port and self.metrics_port + number
+        return self.model_copy(update={"metrics_port": port})

@@ -11,12 +11,12 @@ Invariants
 from __future__ import annotations
 
 import asyncio
+import math
 from array import array
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from itertools import count
 from typing import Any, TypeVar, cast
 
 import grpc.aio
@@ -24,8 +24,10 @@ import structlog
 
 from toolwright.ingress.v1 import ingress_pb2 as pb
 from toolwright.ingress.v1 import ingress_pb2_grpc
+from toolwright.rollout.v1 import rollout_pb2, rollout_pb2_grpc
 from toolwright.rpc.channel import backoff, call, may_retry
 from toolwright.rpc.errors import ServiceError, TransportError, from_rpc_error
+from toolwright.rpc.retrying import Retry
 from toolwright.wire import pack, unpack
 
 log = structlog.get_logger("ingress")
@@ -66,6 +68,14 @@ class EngineLink:
             "ingress_pb2_grpc.IngressServiceAsyncStub",
             ingress_pb2_grpc.IngressServiceStub(channel),
         )
+        self._retry = Retry(
+            lambda: math.inf,
+            lambda why, waited: log.info("engine does not answer", seconds=waited, error=why),
+        )
+        self._rollout = cast(
+            "rollout_pb2_grpc.RolloutServiceAsyncStub",
+            rollout_pb2_grpc.RolloutServiceStub(channel),
+        )
 
     async def generate(
         self, ask: pb.Ask, prompt: MakePrompt, reply: MakeReply
@@ -102,6 +112,15 @@ class EngineLink:
         found: pb.CheckKeyResponse = await self._answer(self._stub.CheckKey, request)
         return found.use
 
+    async def submit(
+        self, request: rollout_pb2.SubmitTasksRequest
+    ) -> rollout_pb2.SubmitTasksResponse:
+        """Submits tasks; the engine has them on disk. Raises as `use_of_key`."""
+        found: rollout_pb2.SubmitTasksResponse = await self._answer(
+            self._rollout.SubmitTasks, request
+        )
+        return found
+
     async def take(self, request: pb.TakeRequest, wait: float) -> pb.TakeResponse:
         """A trajectory; no key after `wait` seconds without one. Raises as `use_of_key`."""
         found: pb.TakeResponse = await self._answer(
@@ -125,15 +144,11 @@ class EngineLink:
         timeout: float = UNARY_SECONDS,
     ) -> Answer:
         """The response to a request that may be repeated. An outage of the engine delays it."""
-        for failures in count():
-            try:
-                return await call(method, request, timeout=timeout)
-            except (ServiceError, TransportError) as error:
-                if not may_retry(error):
-                    raise
-                log.info("engine does not answer", failures=failures, error=str(error))
-                await asyncio.sleep(backoff(failures, error))
-        raise AssertionError("unreachable")
+        return await self._retry.until_called(
+            lambda: call(method, request, timeout=timeout),
+            type(request).__name__,
+            worked_s=UNARY_SECONDS,
+        )
 
     async def _once(
         self, ask: pb.Ask, prompt: MakePrompt, reply: MakeReply, progress: _Progress

@@ -13,13 +13,17 @@ from dataclasses import replace
 from itertools import count
 from typing import Any
 
-from ingress.canon import Digests, agent_label, call_id, digests_of, reply_digests
+import structlog
+
+from ingress.canon import Digests, agent_label, digests_of
+from ingress.choice import Choice
 from ingress.config import ASIDE, POLICY, IngressTable
 from ingress.errors import ApiError, wrong
 from ingress.link import CallLost, EngineLink, Event, ids_message
+from ingress.metrics import Metrics, Verified
 from ingress.readers.registry import calls_required, chosen, make_reader
 from ingress.response_ids import response_id
-from ingress.text.completion import Completion, message_of
+from ingress.text.completion import Completion
 from ingress.text.rendering import in_call_order
 from ingress.text.tails import PromptIds, Tails
 from ingress.text.workers import TextWorkers
@@ -27,32 +31,30 @@ from ingress.types import (
     Begun,
     CallEnd,
     CallEvent,
-    Complete,
     Constraint,
-    End,
-    IllFormed,
     ModelRequest,
-    Piece,
-    ReadCall,
     Said,
-    TokenLogprob,
-    ToolCall,
     Usage,
-    Words,
 )
 from toolwright.chat.tokenizer import ChatTokenizer
-from toolwright.common.v1 import trajectory_pb2
-from toolwright.ingress.limits import MOST_RESULT
+from toolwright.ingress.limits import MOST_RESULT, ids_digest
 from toolwright.ingress.v1 import ingress_pb2 as pb
 from toolwright.process.backoff import Backoff
-from toolwright.wire import unpack
 
 
 class Text:
     """What calls need of the policy: threads that encode, a tokenizer that decodes on the loop."""
 
-    def __init__(self, tokenizer: ChatTokenizer, workers: TextWorkers, *, tails: bool) -> None:
+    def __init__(
+        self,
+        tokenizer: ChatTokenizer,
+        workers: TextWorkers,
+        *,
+        tails: bool,
+        metrics: Metrics,
+    ) -> None:
         """tails: whether new messages may be rendered alone (`splittable`)."""
+        self.metrics = metrics
         self.tokenizer = tokenizer
         self.workers = workers
         self.tails = tails
@@ -67,17 +69,19 @@ class ModelCall:
     """One call. Make it by `prepare`, then go through `events` once."""
 
     def __init__(
-        self, request: ModelRequest, digests: Digests, text: Text, table: IngressTable
+        self, request: ModelRequest, digests: Digests, text: Text, table: IngressTable, key: str
     ) -> None:
         self.request = request
+        self._key = key
         self._digests = digests
         self._text = text
         self._table = table
-        self._choices: list[_Choice] = []
+        self._choices: list[Choice] = []
         self._usage = Usage()
+        self._verifying: asyncio.Task[None] | None = None
 
     async def events(
-        self, link: EngineLink, *, key: str, agent: str, retry: bool
+        self, link: EngineLink, *, agent: str, retry: bool
     ) -> AsyncGenerator[CallEvent]:
         """Begun; pieces as they are certain, if the client streams; then the end. Begun comes again
         if a call that is not streamed begins again.
@@ -85,7 +89,20 @@ class ModelCall:
         retry: the client marked the request as a retry. Raises ApiError, ServiceError,
         TransportError or CallLost.
         """
-        ask = self._ask(key, agent, retry=retry)
+        try:
+            ask = self._ask(agent, retry=retry)
+            async with aclosing(self._events(link, ask)) as events:
+                async for event in events:
+                    yield event
+            if self._verifying is not None:
+                await self._verifying
+        finally:
+            if self._verifying is not None:
+                self._verifying.cancel()
+        yield CallEnd(completions=tuple(one.complete() for one in self._choices), usage=self._usage)
+
+    async def _events(self, link: EngineLink, ask: pb.Ask) -> AsyncGenerator[CallEvent]:
+        """Begun and pieces."""
         begun: Begun | None = None
         for tries in count():
             self._begin()
@@ -93,7 +110,7 @@ class ModelCall:
             try:
                 async with aclosing(stream):
                     async for event in stream:
-                        if (first := self._begun(key, event)) not in (None, begun):
+                        if (first := self._begun(event)) not in (None, begun):
                             yield (begun := first)
                         for said in await self._read(event):
                             yield said
@@ -104,13 +121,12 @@ class ModelCall:
                 await asyncio.sleep(LOST_BACKOFF.pause(tries))
             else:
                 break
-        yield CallEnd(completions=tuple(one.complete() for one in self._choices), usage=self._usage)
 
-    def _begun(self, key: str, event: Event) -> Begun | None:
+    def _begun(self, event: Event) -> Begun | None:
         if isinstance(event, pb.Durable):
             return None
         node = event.node - event.choice
-        return Begun(response=response_id(key, self._digests.request, node))
+        return Begun(response=response_id(self._key, self._digests.request, node))
 
     def _begin(self) -> None:
         self._choices = [self._choice(number) for number in range(self.request.n)]
@@ -133,9 +149,9 @@ class ModelCall:
         shown = self.request.logprobs or self.request.token_ids
         return self._choices[event.choice].take(event, shown=shown)
 
-    def _choice(self, number: int) -> _Choice:
+    def _choice(self, number: int) -> Choice:
         request, tokenizer = self.request, self._text.tokenizer
-        tools = () if request.tool_choice == "none" else request.tools
+        tools = () if request.tool_choice == "none" else request.all_tools
         completion = Completion(
             tokenizer,
             make_reader(self._table.tools, tools),
@@ -144,13 +160,13 @@ class ModelCall:
             thought=tokenizer.thought if request.raw is None else None,
             thinking=self._text.thinking,
         )
-        return _Choice(number, completion, self._digests, tokenizer)
+        return Choice(number, completion, self._digests, tokenizer)
 
-    def _ask(self, key: str, agent: str, *, retry: bool) -> pb.Ask:
+    def _ask(self, agent: str, *, retry: bool) -> pb.Ask:
         request, digests = self.request, self._digests
         constraint = self._constraint()
         ask = pb.Ask(
-            key=key,
+            key=self._key,
             agent=agent or agent_label(request, digests),
             root=digests.root,
             digests=b"".join(digests.messages),
@@ -161,6 +177,7 @@ class ModelCall:
             stops=request.stops,
             stream=request.stream,
             aside=_model(request.model, self._table.aliases) == ASIDE,
+            verify=int.from_bytes(digests.request[:4]) < self._table.verify * 2**32,
         )
         if constraint is not None:
             setattr(ask.constraint, constraint.kind, constraint.text)
@@ -173,7 +190,7 @@ class ModelCall:
     def _constraint(self) -> Constraint | None:
         request = self.request
         if request.tool_choice == "required":
-            tools = chosen(request.tools, request.named_tool)
+            tools = chosen(request.all_tools, request.named_tool)
             if not tools:
                 raise wrong("tool_choice", "the request has no such tool")
             return calls_required(self._table.tools, tools)
@@ -184,20 +201,20 @@ class ModelCall:
     async def _prompt(self, attached: pb.Attached) -> pb.Prompt:
         """Ids of the prompt. Raises ApiError if the template refuses the messages."""
         matched = attached.matched if attached.HasField("node") else 0
-        raw = self.request.raw
+        raw, as_deployed = self.request.raw, self._table.thinking == "template"
         new = self.request.messages[matched:]
 
         def encode(tails: Tails) -> tuple[bool, PromptIds]:
             if raw is not None:
                 return False, tails.raw(raw)
-            if attached.HasField("node") and self._text.tails:
+            if attached.HasField("node") and self._text.tails and not as_deployed:
                 tail = tails.tail(new, self.request.tools, turn_ended=attached.turn_ended)
                 if tail is not None:
                     return True, tail
             return False, tails.fresh(self.request.messages, self.request.tools)
 
         try:
-            is_tail, found = await self._text.workers.run(encode)
+            is_tail, found = await self._text.workers.run(encode, self._key)
         except ValueError as error:
             raise ApiError(str(error), param="messages" if raw is None else "prompt") from error
         except RecursionError as error:
@@ -209,86 +226,40 @@ class ModelCall:
             if one.role == "tool"
         ]
         kind = "tail" if is_tail else "fresh"
+        if is_tail and attached.ids_digest and self._verifying is None:
+            self._verifying = asyncio.create_task(self._verify(attached, found.token_ids))
         return pb.Prompt(results=results, by_prefix=raw is not None, **{kind: ids})
+
+    async def _verify(self, attached: pb.Attached, tail: list[int]) -> None:
+        """Renders the request as a whole and compares it with the ids of the call and the tail."""
+
+        def work(tails: Tails) -> Verified:
+            try:
+                whole = tails.fresh(self.request.messages, self.request.tools).token_ids
+            except (ValueError, RecursionError):
+                return "refused"
+            at = len(whole) - len(tail)
+            if whole[max(0, at) :] != tail:
+                return "tail"
+            return "same" if ids_digest(whole[:at]) == attached.ids_digest else "history"
+
+        found = await self._text.workers.run(work, self._key)
+        self._text.metrics.verified(found)
+        if found == "tail":
+            request = self._digests.request.hex()
+            log.warning("rendered_otherwise", request=request, tail_tokens=len(tail))
 
     async def _reply(self) -> pb.Reply:
         return pb.Reply(completions=[one.canonical() for one in self._choices])
 
+
+log = structlog.get_logger("ingress")
 
 LOST_BACKOFF = Backoff(0.05, 5.0)
 """Pauses before a lost call begins again."""
 _MANY_BYTES = 4 << 11
 """Bytes of ids that take some 2 ms to decode, and as long to read."""
 _TOO_DEEP = "the request is nested too deeply"
-
-
-class _Choice:
-    """One completion while it arrives."""
-
-    def __init__(
-        self, number: int, completion: Completion, digests: Digests, tokenizer: ChatTokenizer
-    ) -> None:
-        self._number = number
-        self._completion = completion
-        self._digests = digests
-        self._tokenizer = tokenizer
-        self._ids: list[str] = []
-        self._logprobs: list[TokenLogprob] = []
-        self._end: End = "stop"
-        self._stop = ""
-
-    def take(self, event: pb.Delta | pb.Finished, *, shown: bool) -> list[Said]:
-        """Reads new ids. shown: the client wants their log-probs."""
-        ids = unpack(event.token_ids, "i").tolist()
-        if shown:
-            logprobs = unpack(event.logprobs, "f")
-            self._logprobs += [
-                TokenLogprob(token=self._tokenizer.decode([one]), logprob=logprob, token_id=one)
-                for one, logprob in zip(ids, logprobs, strict=True)
-            ]
-        pieces = self._completion.feed(ids)
-        if isinstance(event, pb.Finished):
-            pieces += self._completion.end(event.stop)
-            self._stop = "" if event.stop in self._tokenizer.turn_ends else event.stop
-        said = [self._said(piece) for piece in pieces]
-        if isinstance(event, pb.Finished):
-            if event.finish.kind == trajectory_pb2.FINISH_KIND_LENGTH:
-                self._end = "length"
-            elif self._ids:
-                self._end = "tool_calls"
-        return said
-
-    def complete(self) -> Complete:
-        return Complete(
-            choice=self._number,
-            message=message_of(self._completion.pieces, self._ids),
-            end=self._end,
-            stop=self._stop,
-            logprobs=tuple(self._logprobs),
-        )
-
-    def canonical(self) -> pb.Canonical:
-        """The completion's digests, and its calls for the record."""
-        message = message_of(self._completion.pieces, self._ids)
-        digests = reply_digests(self._digests, message)
-        ids = iter(self._ids)
-        calls = [
-            pb.ReadCall(id=next(ids), name=one.name, arguments=one.arguments)
-            if isinstance(one, ReadCall)
-            else pb.ReadCall(arguments=one.text, invalid_reason=one.reason)
-            for one in self._completion.pieces
-            if isinstance(one, ReadCall | IllFormed)
-        ]
-        return pb.Canonical(digest=digests.message, reasoning=digests.reasoning, calls=calls)
-
-    def _said(self, piece: Piece) -> Said:
-        if isinstance(piece, ReadCall):
-            number = len(self._ids)
-            self._ids.append(call_id(self._digests, self._number, number))
-            call = ToolCall(id=self._ids[-1], name=piece.name, arguments=piece.arguments)
-            return Said(choice=self._number, piece=call, number=number)
-        words = Words(text=piece.text) if isinstance(piece, IllFormed) else piece
-        return Said(choice=self._number, piece=words)
 
 
 def _model(name: str, aliases: Mapping[str, Any]) -> str:
@@ -306,9 +277,15 @@ def _model(name: str, aliases: Mapping[str, Any]) -> str:
 
 
 async def prepare(
-    read: Callable[[bytes], ModelRequest], body: bytes, text: Text, table: IngressTable
+    read: Callable[[bytes], ModelRequest],
+    body: bytes,
+    text: Text,
+    table: IngressTable,
+    *,
+    key: str,
 ) -> ModelCall:
-    """The call of a body. read: the dialect's reader of bodies. Raises ApiError."""
+    """The call of a body. read: the dialect's reader of bodies. key: the trajectory's. Raises
+    ApiError."""
 
     def work(_: Tails) -> tuple[ModelRequest, Digests]:
         request = read(body)
@@ -319,7 +296,7 @@ async def prepare(
         except RecursionError as error:
             raise ApiError(_TOO_DEEP) from error
 
-    request, digests = await text.workers.run(work)
-    call = ModelCall(request, digests, text, table)
+    request, digests = await text.workers.run(work, key)
+    call = ModelCall(request, digests, text, table, key)
     _model(request.model, table.aliases)
     return call

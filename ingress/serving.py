@@ -5,23 +5,23 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sys
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from functools import partial
-from typing import Any
 
 import structlog
 
 from ingress.config import IngressTable
 from ingress.errors import StartError
+from ingress.http.server import IngressServer
 from ingress.link import EngineLink
+from ingress.metrics import Metrics
 from ingress.model_call import Text
-from ingress.server import IngressServer
 from ingress.text.tails import Tails, splittable
 from ingress.text.workers import TextWorkers
 from ingress.workers import serve_by_workers, watch_parent
 from toolwright.chat.tokenizer import ChatTokenizer
+from toolwright.process.metrics_page import port_fault, threaded_page
 from toolwright.recipe import Recipe
 from toolwright.rpc.channel import open_channel
 from toolwright.rpc.options import TOKEN_VARIABLE, may_have_token
@@ -68,10 +68,12 @@ async def served(
 ) -> AsyncIterator[IngressServer]:
     """The server, as long as the block runs. make: reads the policy's tokenizer. engine: address
     of the engine. worker: other processes share the address. Raises StartError or ListenError."""
+    metrics = Metrics()
     try:
         tokenizer = await asyncio.to_thread(make)
         workers = TextWorkers(lambda: Tails(make()), table.threads)
-        text = Text(tokenizer, workers, tails=await asyncio.to_thread(splittable, tokenizer))
+        tails = await asyncio.to_thread(splittable, tokenizer)
+        text = Text(tokenizer, workers, tails=tails, metrics=metrics)
     except ValueError as error:  # of the folder, or of the chat template
         raise StartError(f"policy.model: {error}") from error
     if not text.tails:
@@ -80,24 +82,20 @@ async def served(
     channel = open_channel(engine, token)
     try:
         async with IngressServer(EngineLink(channel), text, table, shared=worker) as server:
-            yield server
+            with _metrics_page(metrics, table.metrics_port):
+                yield server
     finally:
         await channel.close()
         workers.close()
 
 
-def log_to_stderr() -> None:
-    """Logs as JSON, or for people on a terminal."""
-    renderer: Any = structlog.processors.JSONRenderer()
-    if sys.stderr.isatty():
-        renderer = structlog.dev.ConsoleRenderer()
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso"),
-            structlog.processors.format_exc_info,
-            renderer,
-        ],
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-        cache_logger_on_first_use=True,
-    )
+@contextmanager
+def _metrics_page(metrics: Metrics, port: int) -> Iterator[None]:
+    """The page for Prometheus; none for port 0. Raises StartError if the port is taken."""
+    with ExitStack() as stack:
+        try:
+            if port:
+                stack.enter_context(threaded_page(metrics.registry, port))
+        except OSError as error:
+            raise StartError(port_fault("ingress.metrics_port", port)) from error
+        yield

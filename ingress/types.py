@@ -63,6 +63,8 @@ class ModelRequest:
     messages: tuple[Message, ...]
     tools: tuple[Mapping[str, Any], ...] = ()
     """Each as {"type": "function", "function": {...}}."""
+    later_tools: tuple[Mapping[str, Any], ...] = ()
+    """Tools that the prompt does not list: a tool's result shows them."""
     namespaces: tuple[str, ...] = ()
     """Groups of tools: the tools' names begin with "NAMESPACE."."""
     tool_choice: ToolChoice = "auto"
@@ -81,6 +83,10 @@ class ModelRequest:
     """The client wants the ids of the completions."""
     raw: str | tuple[int, ...] | None = None
     """A prompt that no template renders: text, or token ids. `messages` then has it as one text."""
+
+    @property
+    def all_tools(self) -> tuple[Mapping[str, Any], ...]:
+        return (*self.tools, *self.later_tools)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,15 +37,18 @@ async def serve_by_workers(
 ) -> None:
     """Runs `count` workers until `stop` is set.
 
-    words: the worker's command after the interpreter; `--listen HOST:PORT` is added. Raises
-    ListenError for an address that is taken, StartError if a worker cannot start.
+    words: the worker's command after the interpreter; `--listen HOST:PORT --worker NUMBER` is
+    added. Raises ListenError for an address that is taken, StartError if a worker cannot start.
     """
     with reserved(address) as bound:
         command = (sys.executable, *words, "--listen", bound)
         try:
             async with asyncio.TaskGroup() as group:
                 ready = [asyncio.Event() for _ in range(count)]
-                keepers = [group.create_task(_keep(command, one.set)) for one in ready]
+                keepers = [
+                    group.create_task(_keep((*command, "--worker", str(number)), one.set))
+                    for number, one in enumerate(ready)
+                ]
                 for one in ready:
                     await one.wait()
                 print(f"serving agents on http://{bound} by {count} workers", flush=True)

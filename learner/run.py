@@ -13,7 +13,7 @@ from learner.intake.client import PUBLISH_S, EngineClient, lease_deadline
 from learner.intake.prefetch import Prefetch
 from learner.lock import only_learner
 from learner.loop.gauges import LoopGauges
-from learner.loop.handover import finish_save, save
+from learner.loop.handover import finish_save, return_memory, save
 from learner.loop.start import restore, start
 from learner.loop.state import Run
 from learner.loop.step import step
@@ -160,8 +160,9 @@ def run(recipe: Recipe, stop: Stop | None = None) -> Path:
             stop.begin_saving()
             try:
                 stopped = train(state)
-            except EngineError as error:
-                if stop.requested is None:
+            except BaseException as error:
+                return_memory(state, error)
+                if stop.requested is None or not isinstance(error, EngineError):
                     raise
                 if state.saving is not None:
                     # Not `finish_save`: the other ranks wait for what the engine did not answer.

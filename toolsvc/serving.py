@@ -211,23 +211,6 @@ def service_name() -> str:
         return "toolsvc 0"
 
 
-def log_to_stderr() -> None:
-    renderer: Any = structlog.processors.JSONRenderer()
-    if sys.stderr.isatty():
-        renderer = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
-    structlog.configure(
-        processors=[
-            structlog.contextvars.merge_contextvars,
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso"),
-            structlog.processors.format_exc_info,
-            renderer,
-        ],
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-        cache_logger_on_first_use=True,
-    )
-
-
 def leave(code: int) -> None:
     """Ends the process, where a plugin that never returns would keep it for ever."""
     if plugins_in_threads():

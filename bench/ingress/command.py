@@ -90,7 +90,8 @@ def lines(found: dict[str, Any]) -> Iterable[str]:
     if found["cpu_ms_per_call"]:
         used = ", ".join(f"{name} {ms:.2f}" for name, ms in found["cpu_ms_per_call"].items())
         lag = found["lag_ms"]
-        yield f"  CPU ms a call: {used}"
+        idle = ", ".join(f"{name} {ms:.0f}" for name, ms in found["idle_cpu_ms_per_s"].items())
+        yield f"  CPU ms a call: {used}; without calls, CPU ms a second: {idle}"
         yield (
             f"  engine's loop lag: p50 {lag['p50']:.1f}, p99 {lag['p99']:.1f}, "
             f"worst {lag['worst']:.0f} ms"

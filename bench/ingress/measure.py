@@ -31,6 +31,8 @@ from console.machine.processes import Processes, Running
 from console.machine.ready import free_ports
 
 PACKAGES = ("toolwright", "aiohttp", "grpcio", "uvloop", "tokenizers", "protobuf")
+IDLE_S = 4.0
+"""Time for which the processes are watched before the first call, in seconds."""
 Say = Callable[[str], None]
 
 
@@ -83,6 +85,7 @@ async def _row(
     )
     used = _Usage({"engine": engine, "ingress": ingress, "sampler": sampler})
     lag = LagReader(metrics_port)
+    idle = await used.idle()
     load_before, began = os.getloadavg()[0], time.monotonic()
     say(f"{traffic.name}: {traffic.agents} agents, their first calls")
 
@@ -91,7 +94,7 @@ async def _row(
         before, first, lag.ramped = used.cpu(), len(crowd.calls), await lag.read()
         began_first = time.monotonic() - began
         say(f"{traffic.name}: later calls, after {began_first:.0f} s")
-        return {"first_s": began_first, "before": before, "first": first}
+        return {"first_s": began_first, "before": before, "first": first, "at": time.monotonic()}
 
     async def play() -> dict[str, Any]:
         async with asyncio.TaskGroup() as group:
@@ -101,12 +104,13 @@ async def _row(
         return watching.result()
 
     begun = await processes.while_alive(play())
-    seconds, after, last = time.monotonic() - began, used.cpu(), await lag.read()
+    ended, after, last = time.monotonic(), used.cpu(), await lag.read()
     peaks = {name: resident_peak(one.pid) / 2**20 for name, one in used.processes.items()}
     for one in (ingress, engine, sampler):
         await processes.stop(one)
     later = len(crowd.calls) - begun["first"]
-    cpu = {name: after[name] - begun["before"][name] for name in after}
+    later_s = ended - begun["at"]
+    cpu = {name: after[name] - begun["before"][name] - idle[name] * later_s for name in after}
     return IngressRow(
         figures={
             "traffic": traffic.name,
@@ -115,7 +119,7 @@ async def _row(
             "rate": traffic.rate,
             "threads": threads,
             "seed": seed,
-            "seconds": seconds,
+            "seconds": ended - began,
             "first_calls_s": begun["first_s"],
             "calls": len(crowd.calls),
             "failed": len(crowd.failed),
@@ -123,6 +127,7 @@ async def _row(
             "cpu_ms_per_call": {name: 1e3 * spent / later for name, spent in cpu.items()}
             if later
             else None,
+            "idle_cpu_ms_per_s": {name: 1e3 * share for name, share in idle.items()},
             "lag_ms": lag_ms(lag.ramped, last) if later else None,
             "peak_mb": peaks,
             "load_average": [load_before, os.getloadavg()[0]],
@@ -140,6 +145,13 @@ class _Usage:
     def cpu(self) -> dict[str, float]:
         own = {name: cpu_seconds([one.pid]) for name, one in self.processes.items()}
         return {**own, "agents": time.process_time()}
+
+    async def idle(self) -> dict[str, float]:
+        """CPU seconds a second without any call."""
+        before, began = self.cpu(), time.monotonic()
+        await asyncio.sleep(IDLE_S)
+        seconds = time.monotonic() - began
+        return {name: (now - before[name]) / seconds for name, now in self.cpu().items()}
 
 
 async def _start_sampler(

@@ -26,7 +26,7 @@ CHUNK = 8
 """Tokens of an event of a stream."""
 
 
-class Stamps:
+class ReplyTimes:
     """Times of each completion."""
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ async def serve(settings: dict[str, Any]) -> list[Stamp]:
     """Serves until SIGTERM."""
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    stamps, ids = Stamps(), settings["word_ids"]
+    stamps, ids = ReplyTimes(), settings["word_ids"]
 
     def script(request: ScriptRequest) -> Iterator[int]:
         dice = Random(f"{request.conversation} {len(request.input_ids)}")

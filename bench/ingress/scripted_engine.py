@@ -18,7 +18,7 @@ from typing import Any, Self
 
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.common.v1 import trajectory_pb2
-from toolwright.ingress.limits import DIGEST_BYTES
+from toolwright.ingress.limits import DIGEST_BYTES, ids_digest
 from toolwright.ingress.v1 import ingress_pb2 as pb
 from toolwright.ingress.v1 import ingress_pb2_grpc
 from toolwright.rpc.errors import ServiceError, abort
@@ -171,6 +171,7 @@ class ScriptedEngine(ingress_pb2_grpc.IngressServiceServicer):
             prefix = node.prompt + node.completion
             attached.node, attached.matched = parent, matched
             attached.turn_ended = self._ends(prefix)
+            attached.ids_digest = ids_digest(prefix) if ask.verify else b""
             attached.tokens, attached.room = len(prefix), self.context - len(prefix)
         yield pb.GenerateResponse(attached=attached)
         prompt = (await anext(requests)).prompt

@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from console.ablate import begun
-from console.ablate.ladder import Asked, Ladder, Rung, ladder_of
+from console.ablate.ladder import Ladder, LadderOptions, Rung, ladder_of
 from console.ablate.results.writing import Written, write
 from console.ablate.standing import SIGNALLED, Standing, has_to_run, standing
 from console.asked.setup import set_up
@@ -36,7 +36,7 @@ FAILED = 1
 WARNING = "warning: "
 
 
-def ablate(asked: Asked) -> int:
+def ablate(asked: LadderOptions) -> int:
     """The whole of it; returns the exit code."""
     try:
         return _ablate(asked, new_screen())
@@ -46,7 +46,7 @@ def ablate(asked: Asked) -> int:
         return fail(str(error), NothingStarted.status)
 
 
-def _ablate(asked: Asked, screen: Screen) -> int:
+def _ablate(asked: LadderOptions, screen: Screen) -> int:
     ladder = ladder_of(asked)
     with only_console(ladder.folder, _taken):
         for rung in ladder.to_run:

@@ -34,7 +34,7 @@ NONE = '""'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class LadderOptions:
     """What was typed. only: names of the variations to run; empty = all."""
 
     recipe: Path
@@ -134,7 +134,7 @@ class Ladder:
         return tuple(rung for rung in self.rungs if rung.variation.asked)
 
 
-def ladder_of(asked: Asked) -> Ladder:
+def ladder_of(asked: LadderOptions) -> Ladder:
     """NothingStarted names what does not fit."""
     if asked.threshold is not None and not math.isfinite(asked.threshold):
         raise NothingStarted(f"--threshold {asked.threshold}: write a number that a reward can be")
@@ -226,7 +226,7 @@ def _warm_up(setup: Setup) -> Maker | None:
 
 
 def _rung(
-    asked: Asked,
+    asked: LadderOptions,
     file: Path,
     folder: Path,
     variation: Variation,

@@ -2,11 +2,12 @@
 
 Pure: free ports are given, and one that the recipe names or that was given before is passed over,
 since the process that gets it may not listen yet. A port 0 stands in `run.engine`,
-`sampler.endpoints`, `memory.address`, `ingress.address`, the `service` of a tool or the `ready` of
-a [[console.services]] entry. The entry named as a tool is that tool's service. If the tool is
-served, it is what a URL with port 0 in its words or options leads to: a model that plays the tool.
-One named `sampler` is the sampler. A recipe's [memory] and [ingress] are services like those,
-without an entry.
+`sampler.endpoints`, `memory.address`, `ingress.address`, `agents.address`, the `service` of a tool
+or the `ready` of a [[console.services]] entry. The entry named as a tool is that tool's service. If
+the tool is served, it is what a URL with port 0 in its words or options leads to: a model that
+plays the tool.
+One named `sampler` is the sampler. A recipe's [memory] and [ingress], and agents that it starts,
+are services like those, without an entry.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from dataclasses import dataclass
 
 from console.config import ConsoleTable, Service, port_of
 from console.errors import NothingStarted
-from toolwright.recipe import INGRESS_ADDRESS, MEMORY_ADDRESS, Recipe
+from toolwright.recipe import AGENTS_ADDRESS, INGRESS_ADDRESS, MEMORY_ADDRESS, Recipe
+from toolwright.recipe.agent_program import started_agents
 from toolwright.recipe.assignments import assignments
 from toolwright.recipe.open_ports import OPEN_URL
 
@@ -27,8 +29,10 @@ SAMPLER = "sampler"
 TABLES = {
     "memory": ("grpc:{}", MEMORY_ADDRESS),
     "ingress": ("http://{}/health", INGRESS_ADDRESS),
+    "agents": ("grpc:{}", AGENTS_ADDRESS),
 }
 """Tables whose process `toolwright run` starts as TABLE serve: (`ready`, usual address)."""
+ANY_PORT = "127.0.0.1:0"
 MOST_TRIES = 1000
 """Ports that `free` may offer in vain, before one that no key names."""
 _OPEN = re.compile(r":0(?=/|$)")
@@ -66,11 +70,13 @@ def settle(recipe: Recipe, table: ConsoleTable, free: Callable[[], int]) -> Addr
 
 
 def own_services(recipe: Recipe) -> tuple[Service, ...]:
-    """`memory serve` and `ingress serve`, for the tables that the recipe has."""
+    """`memory serve` and `ingress serve`, for the tables that the recipe has; `ingress serve` and
+    `agents serve` for agents that the recipe starts."""
     found = []
+    agents = ("ingress", "agents") if started_agents(recipe) else ()
     for name, (ready, usual) in TABLES.items():
-        table = recipe.raw.get(name)
-        if isinstance(table, Mapping):
+        table = recipe.raw.get(name, {"address": ANY_PORT} if name in agents else None)
+        if isinstance(table, Mapping) and (name != "agents" or agents):
             address = table.get("address", usual)
             found.append(Service(name=name, run=(name, "serve"), ready=ready.format(address)))
     return tuple(found)

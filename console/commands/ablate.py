@@ -57,9 +57,9 @@ def ablate(
 
     with no_traceback():
         from console.ablate.climbing import ablate as climb
-        from console.ablate.ladder import Asked
+        from console.ablate.ladder import LadderOptions
 
-        asked = Asked(
+        asked = LadderOptions(
             recipe=recipe,
             overrides=tuple(set_ or ()),
             seeds=seeds,

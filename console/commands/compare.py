@@ -26,11 +26,11 @@ def compare(
     script.
     """
     from console.compare.page import page
-    from console.compare.runs import read_runs
+    from console.compare.runs import read_runs, remarks
 
     try:
         found = read_runs(runs)
-        for remark in (line for run in found for line in run.remarks):
+        for remark in (line for run in found for line in remarks(run)):
             print(f"toolwright: {remark}", file=sys.stderr)
         output.write_text(page(found, window=smooth), encoding="utf-8")
     except ConsoleError as error:

@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import accumulate
 
-from console.compare.runs import Run
+from console.compare.runs import curve, hours, steps
+from console.record.run import RunFiles
 from console.report.plot import extremes, thin
 from console.verdict import shown_error
 from toolwright.page.charts import Line, Point, smooth
@@ -49,9 +50,9 @@ FIRST = (
 """What is looked at first; parts of the reward stand behind the reward, all else at the end."""
 
 
-def names(runs: Sequence[Run]) -> tuple[list[str], list[str]]:
+def names(runs: Sequence[RunFiles]) -> tuple[list[str], list[str]]:
     """(metrics that are looked at first, all others) that a run has."""
-    there = {name for run in runs for line in run.metrics.values() for name in line}
+    there = {name for run in runs for step in steps(run) for name in step.values}
     parts = sorted(name for name in there if name.startswith("reward/"))[:MOST_PARTS]
     first = [name for name in FIRST if name in there]
     place = 1 if "reward" in first else 0
@@ -59,14 +60,16 @@ def names(runs: Sequence[Run]) -> tuple[list[str], list[str]]:
     return first, sorted(there.difference(first))
 
 
-def curves(runs: Sequence[Run], name: str, *, window: int, hours: bool = False) -> list[Line]:
+def curves(
+    runs: Sequence[RunFiles], name: str, *, window: int, by_hours: bool = False
+) -> list[Line]:
     """The runs' curves of one metric, those without it left out: as measured, behind the mean over
     the last `window` steps. The style of run number i is ri."""
     out = []
     for index, run in enumerate(runs):
-        points = run.curve(name)
-        if hours:
-            clock = run.hours()
+        points = curve(run, name)
+        if by_hours:
+            clock = hours(run)
             points = [(clock[int(step)], value) for step, value in points]
         if points:
             values = [y for _, y in points]
@@ -87,20 +90,20 @@ def _says(x: float, measured: float, mean: float) -> str:
     return f"{x:.5g}: {measured:.5g}{also}"
 
 
-def suites(runs: Sequence[Run]) -> list[str]:
+def suites(runs: Sequence[RunFiles]) -> list[str]:
     """Names of the suites that a run was evaluated on, those of most runs first."""
-    counts = Counter(name for run in runs for name in run.evaluations)
+    counts = Counter(name for run in runs for name in run.record.suites)
     return sorted(counts, key=lambda name: (-counts[name], name))[:MOST_SUITES]
 
 
-def evaluated(runs: Sequence[Run], suite: str, *, hours: bool = False) -> list[Line]:
+def evaluated(runs: Sequence[RunFiles], suite: str, *, by_hours: bool = False) -> list[Line]:
     """The runs' mean rewards on a suite with their intervals, as measured."""
     out = []
     for index, run in enumerate(runs):
-        at = _clock(run) if hours else float
+        at = _clock(run) if by_hours else float
         points = [
             Point(x=at(e.step), y=e.reward, error=INTERVAL * (shown_error(e) or 0.0))
-            for e in run.evaluations.get(suite, ())
+            for e in run.record.curve(suite)
         ]
         if points:
             seen = tuple(points[at] for at in extremes([one.y for one in points], MOST_POINTS))
@@ -108,9 +111,9 @@ def evaluated(runs: Sequence[Run], suite: str, *, hours: bool = False) -> list[L
     return out
 
 
-def _clock(run: Run) -> Callable[[int], float]:
+def _clock(run: RunFiles) -> Callable[[int], float]:
     """Hours at the end of a step; of one without a line, those of the last line before it."""
-    lines = sorted(run.hours().items())
-    steps = [step for step, _ in lines]
+    lines = sorted(hours(run).items())
+    ends = [step for step, _ in lines]
     latest = [0.0, *accumulate((hours for _, hours in lines), max)]
-    return lambda step: latest[bisect_right(steps, step)]
+    return lambda step: latest[bisect_right(ends, step)]

@@ -9,13 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from console.compare.curves import INTERVAL, curves, evaluated, names, suites
-from console.compare.runs import Run, differences
+from console.compare.runs import differences, hours, remarks, steps
+from console.record.run import RunFiles
 from console.record.types import Evaluation
 from console.verdict import shown_error
+from toolwright.page import SHARED_STYLE
 from toolwright.page.charts import SMALL, Line, line_chart
 from toolwright.page.text import text
 
-COLOURS = ("#2563a8", "#c2570c", "#2f7d4f", "#7a4aa3", "#a8301f", "#8a6d1d", "#0e7c86", "#5b6570")
+COLOURS = 8
+"""Colours --c0, --c1, ... of the shared style sheet."""
 DASHES = ("", "7 4", "2 3")
 """A colour comes again with the next dash."""
 
@@ -25,11 +28,6 @@ LONGEST_VALUE = 300
 """Letters of a recipe's value that the table shows."""
 
 STYLE = """
-:root { color-scheme: light dark;
-  --paper: #fcfcfa; --ink: #1c2024; --soft: #5b6570; --rule: #dfe2e6; }
-@media (prefers-color-scheme: dark) {
-  :root { --paper: #14171a; --ink: #e4e7ea; --soft: #98a3ae; --rule: #30363c; }
-}
 body { margin: 0 auto; padding: 2rem 1.2rem 4rem; max-width: 74rem; background: var(--paper);
   color: var(--ink); font: 15px/1.5 system-ui, sans-serif; font-variant-numeric: tabular-nums; }
 h2 { font-size: 1.1rem; margin: 2rem 0 .5rem; } h3 { font-size: .92rem; margin: 0; }
@@ -53,11 +51,12 @@ th, td { text-align: left; padding: .25rem .9rem .25rem 0; border-bottom: 1px so
 """
 
 
-def page(runs: Sequence[Run], *, window: int) -> str:
+def page(runs: Sequence[RunFiles], *, window: int) -> str:
     """The runs' evaluations and curves over each other, and what their recipes differ in."""
     labels = [text(run.name) for run in runs]
     first, others = names(runs)
-    remarks = "".join(f'<p class="note">{text(line)}</p>' for run in runs for line in run.remarks)
+    noted = (line for run in runs for line in remarks(run))
+    said = "".join(f'<p class="note">{text(line)}</p>' for line in noted)
     smoothed = (
         f'<p class="note">Bold: mean over the last {window} steps. Faint: as measured.</p>'
         if window > 1
@@ -66,11 +65,11 @@ def page(runs: Sequence[Run], *, window: int) -> str:
     return f"""<!DOCTYPE html>
 <html xmlns="http://www.w3.org/1999/xhtml" lang="en">
 <head><meta charset="utf-8"/><title>{", ".join(labels)}</title>
-<style>{STYLE}{_colours(len(runs))}</style></head>
+<style>{_style(len(runs))}</style></head>
 <body>
 <h1>{len(runs)} {"run" if len(runs) == 1 else "runs"}</h1>
 <ul class="legend">{"".join(_legend(i, run, labels[i]) for i, run in enumerate(runs))}</ul>
-{smoothed}{remarks}
+{smoothed}{said}
 <input type="radio" name="axis" id="by-steps" checked="checked"/>
 <label for="by-steps">by step</label>
 <input type="radio" name="axis" id="by-hours"/>
@@ -90,54 +89,54 @@ def page(runs: Sequence[Run], *, window: int) -> str:
 """
 
 
-def _colours(count: int) -> str:
-    out = []
+def _style(count: int) -> str:
+    """count: number of runs, each with a colour and a dash."""
+    out = [SHARED_STYLE.read_text(encoding="utf-8"), STYLE]
     for run in range(count):
-        colour, dash = COLOURS[run % len(COLOURS)], DASHES[run // len(COLOURS) % len(DASHES)]
+        colour, dash = f"var(--c{run % COLOURS})", DASHES[run // COLOURS % len(DASHES)]
         dashes = f" stroke-dasharray: {dash};" if dash else ""
         out.append(f".r{run} {{ stroke: {colour}; fill: {colour};{dashes} }}")
         out.append(f".line.r{run} {{ fill: none; }} .error.r{run} {{ stroke-dasharray: none; }}")
     return "\n".join(out)
 
 
-def _legend(index: int, run: Run, label: str) -> str:
-    steps = len(run.metrics)
+def _legend(index: int, run: RunFiles, label: str) -> str:
     line = (
         f'<svg viewBox="0 0 30 10"><line class="line r{index}" x1="0" x2="30" y1="5" y2="5"/></svg>'
     )
-    return f"<li>{line}{label}, {steps} steps, {max(run.hours().values()):.2f} h</li>"
+    return f"<li>{line}{label}, {len(steps(run))} steps, {max(hours(run).values()):.2f} h</li>"
 
 
-def _figures(runs: Sequence[Run], metrics: Sequence[str], window: int) -> str:
+def _figures(runs: Sequence[RunFiles], metrics: Sequence[str], window: int) -> str:
     return "\n".join(
-        _figure(name, hours, curves(runs, name, window=window, hours=hours))
+        _figure(name, by_hours, curves(runs, name, window=window, by_hours=by_hours))
         for name in metrics
-        for hours in (False, True)
+        for by_hours in (False, True)
     )
 
 
-def _figure(name: str, hours: bool, drawn: Sequence[Line]) -> str:
-    style, x_name = ("hours", "hours") if hours else ("steps", "step")
+def _figure(name: str, by_hours: bool, drawn: Sequence[Line]) -> str:
+    style, x_name = ("hours", "hours") if by_hours else ("steps", "step")
     svg = line_chart(drawn, x_name=x_name, y_name=name, size=SMALL)
     return f'<figure class="{style}"><h3>{text(name)}</h3>{svg}</figure>'
 
 
-def _evaluations(runs: Sequence[Run], labels: Sequence[str]) -> str:
+def _evaluations(runs: Sequence[RunFiles], labels: Sequence[str]) -> str:
     """A table of first and last measurements and a chart a suite; which runs have none."""
     names_ = suites(runs)
-    without = [label for run, label in zip(runs, labels, strict=True) if not run.evaluations]
+    without = [label for run, label in zip(runs, labels, strict=True) if not run.record.evaluations]
     said = f'<p class="note">Without evaluations: {", ".join(without)}.</p>' if without else ""
     if not names_:
         return said
     figures = "\n".join(
-        _figure(name, hours, evaluated(runs, name, hours=hours))
+        _figure(name, by_hours, evaluated(runs, name, by_hours=by_hours))
         for name in names_
-        for hours in (False, True)
+        for by_hours in (False, True)
     )
     head = "".join(f"<th>{label}</th>" for label in labels)
     rows = "".join(
         f"<tr><td>{text(name)}</td><td>{_sampling(runs, name)}</td>"
-        f"{''.join(_measured(run.evaluations.get(name, ())) for run in runs)}</tr>"
+        f"{''.join(_measured(run.record.curve(name)) for run in runs)}</tr>"
         for name in names_
     )
     return (
@@ -148,9 +147,9 @@ def _evaluations(runs: Sequence[Run], labels: Sequence[str]) -> str:
     )
 
 
-def _sampling(runs: Sequence[Run], suite: str) -> str:
+def _sampling(runs: Sequence[RunFiles], suite: str) -> str:
     """How the suite's answers were sampled, in each way that occurs."""
-    ways = {_way(e.temperature): None for run in runs for e in run.evaluations.get(suite, ())}
+    ways = {_way(e.temperature): None for run in runs for e in run.record.curve(suite)}
     return text(", ".join(filter(None, ways)))
 
 
@@ -180,7 +179,7 @@ def _others(count: int) -> str:
     return f"{count} other metrics{drawn}"
 
 
-def _table(runs: Sequence[Run], labels: Sequence[str]) -> str:
+def _table(runs: Sequence[RunFiles], labels: Sequence[str]) -> str:
     rows = differences(runs)
     if not rows:
         return '<p class="note">Nothing.</p>'

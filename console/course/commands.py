@@ -31,6 +31,7 @@ OURS = {
     "toolsvc": "toolsvc.cli",
     "memory": "memory.cli",
     "ingress": "ingress.cli",
+    "agents": "agents.cli",
     "tasks": "tasks.cli",
     "bench": "bench.cli",
     "toolwright": "console.cli",

@@ -26,7 +26,7 @@ from console.report.commands import commands, processes
 from console.report.headline import are_shares, headline, judge_all, judge_run, questions
 from console.report.measured import measured
 from console.report.plot import Plot, thinned
-from console.report.suites import Asked, Change, all_asked, change, mean, told
+from console.report.suites import Change, NamedSuite, change, mean, named_suites, shown_suites
 from console.report.tasks import of_tasks
 from console.report.transcript import before_and_after
 from console.verdict import Judgement, Score, shown_error
@@ -40,13 +40,13 @@ MOST_EVALUATIONS = 2000
 def figures(runs: Sequence[RunFiles], *, output: Path) -> dict[str, Any]:
     """All figures of a report: `words_and_numbers`, and every plot. runs: in the report's order.
     output: the report's file."""
-    every = all_asked(runs)
-    asked = told(every, _words(runs))
-    curve = plots.curve(runs, asked[0] if asked else None, every)
+    every = named_suites(runs)
+    named = shown_suites(every, _words(runs))
+    curve = plots.curve(runs, named[0] if named else None, every)
     return words_and_numbers(runs, output=output) | {
         "curve": None if curve is None else _shown(curve, runs),
         "suite_plots": [
-            _shown(one, runs) for one in (*plots.suites(runs, every), *plots.beside(runs, asked))
+            _shown(one, runs) for one in (*plots.suites(runs, every), *plots.beside(runs, named))
         ],
         "measured_plots": [_shown(one, runs) for one in measured(runs)],
         "plots": [_shown(one, runs) for one in (*of_tasks(runs), *plots.training(runs))],
@@ -62,8 +62,8 @@ def words_and_numbers(runs: Sequence[RunFiles], *, output: Path) -> dict[str, An
     """What the figures are but for the plots, which take the longest of a long run."""
     clean = redactor(names=False)
     words = _words(runs)
-    asked = told(all_asked(runs), words)
-    main = asked[0] if asked else None
+    named = shown_suites(named_suites(runs), words)
+    main = named[0] if named else None
     judgement = judge_all(runs, main)
     learnt = [run for run in runs if not run.resolved.control] or list(runs)
     first = learnt[0]
@@ -78,9 +78,9 @@ def words_and_numbers(runs: Sequence[RunFiles], *, output: Path) -> dict[str, An
         **_judgement(judgement),
         "about": {"lead": words.lead, "before": words.before, "note": words.note},
         "main": main.name if main else None,
-        "suites": {one.name: _suite(one, learnt) for one in asked},
-        "rows": _rows(runs, asked),
-        "runs": [_run(run, asked, main) for run in runs],
+        "suites": {one.name: _suite(one, learnt) for one in named},
+        "rows": _rows(runs, named),
+        "runs": [_run(run, named, main) for run in runs],
         "tiles": _tiles(runs, learnt, main),
         "evaluations": _evaluations(runs),
         "breakdowns": _breakdowns(first),
@@ -151,22 +151,22 @@ def _change(one: Change | None) -> dict[str, Any] | None:
     }
 
 
-def _suite(asked: Asked, runs: Sequence[RunFiles]) -> dict[str, Any]:
+def _suite(named: NamedSuite, runs: Sequence[RunFiles]) -> dict[str, Any]:
     """Means over the runs that measured it."""
-    found: dict[str, Any] = {"title": asked.title}
-    for way, suite in asked.ways.items():
+    found: dict[str, Any] = {"title": named.title}
+    for way, suite in named.ways.items():
         changes = [one for run in runs if (one := change(run.record.curve(suite))) is not None]
         found[way] = _change(mean(changes))
-    found["n"] = max((found[way]["n"] for way in asked.ways if found[way]), default=0)
+    found["n"] = max((found[way]["n"] for way in named.ways if found[way]), default=0)
     return found
 
 
-def _rows(runs: Sequence[RunFiles], asked: Sequence[Asked]) -> list[dict[str, Any]]:
+def _rows(runs: Sequence[RunFiles], named: Sequence[NamedSuite]) -> list[dict[str, Any]]:
     """Rows of the table: each run by the suite that counts, controls last; the mean of the others;
     the means of the other suites. `at` is the path of the row's figures in the summary."""
-    if not asked:
+    if not named:
         return []
-    main, *others = asked
+    main, *others = named
     several = sum(not run.resolved.control for run in runs) > 1
     rows: list[dict[str, Any]] = []
 
@@ -190,7 +190,7 @@ def _rows(runs: Sequence[RunFiles], asked: Sequence[Asked]) -> list[dict[str, An
     return rows
 
 
-def _run(run: RunFiles, asked: Sequence[Asked], main: Asked | None) -> dict[str, Any]:
+def _run(run: RunFiles, named: Sequence[NamedSuite], main: NamedSuite | None) -> dict[str, Any]:
     return {
         "name": run.name,
         "folder": str(run.folder),
@@ -200,12 +200,12 @@ def _run(run: RunFiles, asked: Sequence[Asked], main: Asked | None) -> dict[str,
         "planned": run.planned,
         "ended": None if run.course.ended is None else run.course.ended.status,
         **_judgement(judge_run(run, main)),
-        "suites": {one.name: _suite(one, [run]) for one in asked},
+        "suites": {one.name: _suite(one, [run]) for one in named},
     }
 
 
 def _tiles(
-    runs: Sequence[RunFiles], learnt: Sequence[RunFiles], main: Asked | None
+    runs: Sequence[RunFiles], learnt: Sequence[RunFiles], main: NamedSuite | None
 ) -> list[dict[str, Any]]:
     """name, form and value, or `values` of a pair."""
     tiles: list[dict[str, Any]] = []
@@ -302,7 +302,7 @@ def _stages(runs: Sequence[RunFiles]) -> list[dict[str, Any]]:
     return [{"name": name, "seconds": round(seconds, 1)} for name, seconds in found.items()]
 
 
-def _samples(run: RunFiles, main: Asked | None) -> list[dict[str, Any]]:
+def _samples(run: RunFiles, main: NamedSuite | None) -> list[dict[str, Any]]:
     return [
         {
             "step": samples[0].step,
@@ -335,9 +335,9 @@ def remarks_of(run: RunFiles) -> list[str]:
         said = reason and reason in ended.sentence  # beside the verdict already
         found.append(f"ended with status {ended.status}" + ("" if said else f": {ended.sentence}"))
     for suite in run.record.suites:
-        asked = [e.n for e in run.record.curve(suite)]
-        if len(set(asked)) > 1:
-            found.append(f"{suite} was asked {asked[0]} questions first and {asked[-1]} last")
+        counts = [e.n for e in run.record.curve(suite)]
+        if len(set(counts)) > 1:
+            found.append(f"{suite} was asked {counts[0]} questions first and {counts[-1]} last")
     if not run.record.evaluations and run.record.steps:
         found.append("no suite was evaluated")
     return found

@@ -7,18 +7,18 @@ from itertools import chain
 
 from console.config import Words
 from console.record.run import RunFiles
-from console.report.suites import Asked, mean_score
+from console.report.suites import NamedSuite, mean_score
 from console.verdict import Judgement, Score, Verdict, compare, judge
 
 
-def judge_run(run: RunFiles, main: Asked | None) -> Judgement:
+def judge_run(run: RunFiles, main: NamedSuite | None) -> Judgement:
     """One run, by the suite that counts."""
     found = run.record.curve(main.main) if main is not None else ()
     ended = run.course.ended.status if run.course.ended is not None else None
     return judge(run.record.steps, found, planned=run.planned, ended=ended)
 
 
-def judge_all(runs: Sequence[RunFiles], main: Asked | None) -> Judgement:
+def judge_all(runs: Sequence[RunFiles], main: NamedSuite | None) -> Judgement:
     """All runs that are no control: by the mean of what each was compared by."""
     counted = [run for run in runs if not run.resolved.control] or list(runs)
     found = [judge_run(run, main) for run in counted]
@@ -71,7 +71,7 @@ def questions(runs: Sequence[RunFiles], judgement: Judgement) -> int | None:
 
 def headline(
     judgement: Judgement,
-    main: Asked | None,
+    main: NamedSuite | None,
     words: Words,
     *,
     shares: bool,

@@ -12,7 +12,7 @@ from typing import Any
 
 from console.record.run import RunFiles
 from console.report.plot import Plot, plot
-from console.report.plots import metric_line, told_apart
+from console.report.plots import metric_line, run_label
 from toolwright.reward_figures import DEVIATION, METRIC
 
 MOST_FIGURES = 32
@@ -62,7 +62,7 @@ def related(names: Sequence[str]) -> list[list[str]]:
 
 def _drawn(runs: Sequence[RunFiles], names: Sequence[str]) -> Plot | None:
     lines = [
-        _line(run, number, name, told_apart(run, runs))
+        _line(run, number, name, run_label(run, runs))
         for number, name in enumerate(names)
         for run in runs
     ]

@@ -12,7 +12,7 @@ from console.record.run import RunFiles
 from console.record.types import WAYS, Step
 from console.report.breakdown import REST_OF_STEP, STEP
 from console.report.plot import Plot, line, plot, short
-from console.report.suites import Asked
+from console.report.suites import NamedSuite
 from console.verdict import shown_error
 from toolwright.page.charts import smooth
 
@@ -186,7 +186,9 @@ IMITATION = Metrics(
 )
 
 
-def curve(runs: Sequence[RunFiles], main: Asked | None, every: Sequence[Asked]) -> Plot | None:
+def curve(
+    runs: Sequence[RunFiles], main: NamedSuite | None, every: Sequence[NamedSuite]
+) -> Plot | None:
     """Evaluations of the suite that counts over the reward of training; None without either. Where
     that suite was asked at the ends alone, the one that was asked most often is drawn thin."""
     lines = []
@@ -196,33 +198,33 @@ def curve(runs: Sequence[RunFiles], main: Asked | None, every: Sequence[Asked]) 
         points = [(float(at), mean) for (at, _), mean in zip(rewards, means, strict=True)]
         style = "control" if run.resolved.control else "reward"
         name = f"training reward, mean of {WINDOW} steps"
-        lines.append(line(name, style, points, "hover", told_apart(run, runs)))
+        lines.append(line(name, style, points, "hover", run_label(run, runs)))
     drawn = [] if main is None else [(main, "")]
     often = max(every, key=lambda one: _most(runs, one), default=None)
     if main is not None and often is not None and _most(runs, main) < 3 <= _most(runs, often):
         drawn.insert(0, (often, " thin"))
     lines += [
-        _evaluated(run, asked, way, f"{asked.title}, {way}", told_apart(run, runs), thin)
-        for asked, thin in drawn
+        _evaluated(run, named, way, f"{named.title}, {way}", run_label(run, runs), thin)
+        for named, thin in drawn
         for way in reversed(WAYS)
         for run in runs
     ]
     return plot("curve", "Learning curve", "mean reward", lines, low=_low(lines), high=_high(lines))
 
 
-def _most(runs: Sequence[RunFiles], asked: Asked) -> int:
+def _most(runs: Sequence[RunFiles], named: NamedSuite) -> int:
     """Versions at which a suite was measured, in the run that has most."""
-    return max(len(run.record.curve(suite)) for run in runs for suite in asked.ways.values())
+    return max(len(run.record.curve(suite)) for run in runs for suite in named.ways.values())
 
 
-def suites(runs: Sequence[RunFiles], asked: Iterable[Asked]) -> list[Plot]:
+def suites(runs: Sequence[RunFiles], named: Iterable[NamedSuite]) -> list[Plot]:
     """All suites over each other with their average; then a plot a suite, both ways over each
     other; those that were measured twice somewhere."""
-    asked = list(asked)
-    found = _together(runs, asked)
-    for one in asked:
+    named = list(named)
+    found = _together(runs, named)
+    for one in named:
         lines = [
-            _evaluated(run, one, way, way, told_apart(run, runs)) for way in WAYS for run in runs
+            _evaluated(run, one, way, way, run_label(run, runs)) for way in WAYS for run in runs
         ]
         drawn = plot(
             f"suite:{one.name}", one.title, "mean reward", lines, low=_low(lines), high=_high(lines)
@@ -232,13 +234,13 @@ def suites(runs: Sequence[RunFiles], asked: Iterable[Asked]) -> list[Plot]:
     return found
 
 
-def _together(runs: Sequence[RunFiles], asked: Sequence[Asked]) -> list[Plot]:
+def _together(runs: Sequence[RunFiles], named: Sequence[NamedSuite]) -> list[Plot]:
     """The suites that judge, of a single run, and their unweighted mean. Of several runs the means
     alone. Nothing with fewer than two suites or two measurements."""
     averages, lines = [], []
     for place, run in enumerate(runs):
-        whose = told_apart(run, runs)
-        own = [_suite_line(run, one, number) for number, one in enumerate(asked)]
+        whose = run_label(run, runs)
+        own = [_suite_line(run, one, number) for number, one in enumerate(named)]
         control = " control" if run.resolved.control else ""
         style = f"c{place % COLOURS}{control}" if len(runs) > 1 else f"c{COLOURS - 1} again"
         averages.append(_average([one for one in own if one["x"]], style, whose))
@@ -250,7 +252,7 @@ def _together(runs: Sequence[RunFiles], asked: Sequence[Asked]) -> list[Plot]:
     return [] if drawn is None else [drawn]
 
 
-def _suite_line(run: RunFiles, one: Asked, number: int) -> dict[str, Any]:
+def _suite_line(run: RunFiles, one: NamedSuite, number: int) -> dict[str, Any]:
     points = [(float(e.step), e.reward) for e in run.record.curve(one.main)]
     return line(one.title, f"c{number % COLOURS}", points, "seen") | {"suite": one.main}
 
@@ -263,14 +265,14 @@ def _average(lines: Sequence[dict[str, Any]], style: str, whose: str) -> dict[st
     return line(f"average of {len(lines)} suites", style, points, "seen", whose)
 
 
-def beside(runs: Sequence[RunFiles], asked: Iterable[Asked]) -> list[Plot]:
+def beside(runs: Sequence[RunFiles], named: Iterable[NamedSuite]) -> list[Plot]:
     """A plot for each part of the rewards of evaluations, and for each rate, a line a suite: what
     the policy did beside being right. A part that is all of the reward everywhere is left out, and
     one that was measured once."""
-    suites = [(one.main, one.title) for one in asked]
+    suites = [(one.main, one.title) for one in named]
     measured = [e for run in runs for suite, _ in suites for e in run.record.curve(suite)]
     names = dict.fromkeys(name for one in measured for name in one.parts)
-    told = [
+    parts = [
         name
         for name in names
         if any(abs(e.parts.get(name, e.reward) - e.reward) > ROUNDING for e in measured)
@@ -278,11 +280,11 @@ def beside(runs: Sequence[RunFiles], asked: Iterable[Asked]) -> list[Plot]:
     rates = dict.fromkeys(name for one in measured for name in one.rates)
     found = []
     for kind, name in (
-        *(("part", name) for name in told[:MOST_PARTS]),
+        *(("part", name) for name in parts[:MOST_PARTS]),
         *(("rate", name) for name in list(rates)[:MOST_PARTS]),
     ):
         lines = [
-            _part(run, suite, kind, name, number, title, told_apart(run, runs))
+            _part(run, suite, kind, name, number, title, run_label(run, runs))
             for number, (suite, title) in enumerate(suites)
             for run in runs
         ]
@@ -301,7 +303,7 @@ def training(runs: Sequence[RunFiles]) -> list[Plot]:
     if first is not None:
         found += [_stops(first, runs), _seconds(first, runs)]
     imitated = [
-        metric_line(run, run.record.imitation, value, number, name, told_apart(run, runs))
+        metric_line(run, run.record.imitation, value, number, name, run_label(run, runs))
         for run in runs
         for number, (name, value) in enumerate(IMITATION.values.items())
     ]
@@ -311,7 +313,7 @@ def training(runs: Sequence[RunFiles]) -> list[Plot]:
 
 def _metrics(runs: Sequence[RunFiles], one: Metrics) -> Plot | None:
     lines = [
-        metric_line(run, run.record.steps, value, number, name, told_apart(run, runs))
+        metric_line(run, run.record.steps, value, number, name, run_label(run, runs))
         for number, (name, value) in enumerate(one.values.items())
         for run in runs
     ]
@@ -376,7 +378,7 @@ def _stops(run: RunFiles, runs: Sequence[RunFiles]) -> Plot | None:
         line(name, f"c{number}", _points(run.record.steps, partial(share, of=of)), "none")
         for number, (name, of) in enumerate(groups)
     ]
-    title = ", ".join(filter(None, ("Why trajectories stopped", told_apart(run, runs))))
+    title = ", ".join(filter(None, ("Why trajectories stopped", run_label(run, runs))))
     return plot("stops", title, "share of trajectories", lines, kind="areas", high=1)
 
 
@@ -385,8 +387,8 @@ def _seconds(run: RunFiles, runs: Sequence[RunFiles]) -> Plot | None:
         return step.values.get(key, 0.0) if "step_s" in step.values else None
 
     def other(step: Step) -> float | None:
-        told = sum(step.values.get(key, 0.0) for key in STEP)
-        return max(0.0, step.values["step_s"] - told) if "step_s" in step.values else None
+        phases = sum(step.values.get(key, 0.0) for key in STEP)
+        return max(0.0, step.values["step_s"] - phases) if "step_s" in step.values else None
 
     parts: list[tuple[str, Value]] = [
         *((name, partial(part, key=key)) for key, (name, _) in STEP.items()),
@@ -396,7 +398,7 @@ def _seconds(run: RunFiles, runs: Sequence[RunFiles]) -> Plot | None:
         line(name, f"c{number}", _points(run.record.steps, value), "none")
         for number, (name, value) in enumerate(parts)
     ]
-    title = ", ".join(filter(None, ("Seconds of a step", told_apart(run, runs))))
+    title = ", ".join(filter(None, ("Seconds of a step", run_label(run, runs))))
     return plot("seconds", title, "seconds", lines, kind="areas")
 
 
@@ -406,16 +408,16 @@ def _points(steps: Sequence[Step], value: Value) -> list[tuple[float, float]]:
 
 
 def _evaluated(
-    run: RunFiles, asked: Asked, way: str, name: str, whose: str, also: str = ""
+    run: RunFiles, named: NamedSuite, way: str, name: str, whose: str, also: str = ""
 ) -> dict[str, Any]:
     """also: more classes of the style."""
-    found = run.record.curve(asked.ways[way]) if way in asked.ways else ()
+    found = run.record.curve(named.ways[way]) if way in named.ways else ()
     points = [(float(e.step), e.reward) for e in found]
     errors = {float(e.step): shown_error(e) or 0.0 for e in found}
     style = f"{way}{also}{' control' if run.resolved.control else ''}"
     drawn = line(name, style, points, "seen", whose)
     found_errors = [short(errors[x]) for x in drawn["x"]]
-    return {**drawn, "suite": asked.ways.get(way, ""), "error": found_errors}
+    return {**drawn, "suite": named.ways.get(way, ""), "error": found_errors}
 
 
 def _part(
@@ -432,8 +434,8 @@ def _part(
     return drawn | {"suite": suite}
 
 
-def told_apart(run: RunFiles, runs: Sequence[RunFiles]) -> str:
-    """Suffix that distinguishes a run's lines from other runs'; "" for one run."""
+def run_label(run: RunFiles, runs: Sequence[RunFiles]) -> str:
+    """The run's name, for a line beside those of other runs; "" for a single run."""
     if len(runs) == 1:
         return ""
     return f"{run.name} (control: learning rate 0)" if run.resolved.control else run.name

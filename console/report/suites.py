@@ -19,7 +19,7 @@ MOST_SUITES = 24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class NamedSuite:
     """Questions by one name; `ways`: the suite of each way that there is."""
 
     name: str
@@ -42,7 +42,7 @@ class Change:
     steps: tuple[int, int]
 
 
-def all_asked(runs: Sequence[RunFiles]) -> list[Asked]:
+def named_suites(runs: Sequence[RunFiles]) -> list[NamedSuite]:
     """Every suite that a run was evaluated on, in the recipe's order; at most MOST_SUITES."""
     heat: dict[str, float | None] = {}
     for run in runs:
@@ -56,14 +56,16 @@ def all_asked(runs: Sequence[RunFiles]) -> list[Asked]:
             suite, measured[suite] if measured[suite] is not None else heat.get(suite)
         )
         found.setdefault(name, {}).setdefault(way, suite)
-    return [Asked(name=name, title=name, ways=ways) for name, ways in found.items()][:MOST_SUITES]
+    return [NamedSuite(name=name, title=name, ways=ways) for name, ways in found.items()][
+        :MOST_SUITES
+    ]
 
 
-def told(asked: Iterable[Asked], words: Words) -> list[Asked]:
-    """Those that the recipe's words name, in their order; all where they name none that is."""
-    by_name = {one.name: one for one in asked}
+def shown_suites(suites: Iterable[NamedSuite], words: Words) -> list[NamedSuite]:
+    """Suites that the recipe's words name, in their order; all if they name no measured suite."""
+    by_name = {one.name: one for one in suites}
     named = [
-        Asked(name=shown.name, title=shown.title or shown.name, ways=by_name[shown.name].ways)
+        NamedSuite(name=shown.name, title=shown.title or shown.name, ways=by_name[shown.name].ways)
         for shown in words.suites
         if shown.name in by_name
     ]

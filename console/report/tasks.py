@@ -10,7 +10,7 @@ from functools import partial
 from console.record.run import RunFiles
 from console.record.types import Step
 from console.report.plot import Plot, plot
-from console.report.plots import Metrics, metric_line, told_apart
+from console.report.plots import Metrics, metric_line, run_label
 
 TASK = "task/"
 COSINE = "gradient_cosine/"
@@ -76,7 +76,7 @@ def _named(runs: Sequence[RunFiles], prefix: str) -> list[str]:
 
 def _drawn(runs: Sequence[RunFiles], one: Metrics, lines: dict[str, str]) -> Plot | None:
     drawn = [
-        metric_line(run, run.record.steps, value, number, name, told_apart(run, runs))
+        metric_line(run, run.record.steps, value, number, name, run_label(run, runs))
         for number, (name, value) in enumerate(lines.items())
         for run in runs
     ]
@@ -88,7 +88,7 @@ def _drawn(runs: Sequence[RunFiles], one: Metrics, lines: dict[str, str]) -> Plo
 def _answered(runs: Sequence[RunFiles], names: Sequence[str]) -> Plot | None:
     lines = [
         metric_line(
-            run, run.record.steps, partial(_share, task=name), number, name, told_apart(run, runs)
+            run, run.record.steps, partial(_share, task=name), number, name, run_label(run, runs)
         )
         for number, name in enumerate(names)
         for run in runs

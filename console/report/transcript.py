@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.text import Text
 
 from console.record.types import WAYS, Record, Sample
-from console.report.suites import Asked
+from console.report.suites import NamedSuite
 from toolwright.page.text import plain
 
 STYLES = {"prompt": "dim", "model": "bold cyan", "tool": "green"}
@@ -17,11 +17,11 @@ LONGEST = 4000
 
 
 def before_and_after(
-    record: Record, asked: Asked | None
+    record: Record, named: NamedSuite | None
 ) -> tuple[tuple[Sample, ...], tuple[Sample, ...]]:
     """The first questions of a suite at its first and at its last version; the suite is one of
     `asked`, or another that has samples. The second is empty where there is one version."""
-    wanted = [asked.ways[way] for way in WAYS if way in asked.ways] if asked else []
+    wanted = [named.ways[way] for way in WAYS if way in named.ways] if named else []
     there = dict.fromkeys(sample.suite for sample in record.samples)
     suite = next((name for name in [*wanted, *there] if name in there), None)
     own = [sample for sample in record.samples if sample.suite == suite]

@@ -17,7 +17,7 @@ from console.record.run import read_run
 from console.record.tail import Tail
 from console.redact import redactor
 from console.report.headline import judge_run
-from console.report.suites import all_asked, told
+from console.report.suites import named_suites, shown_suites
 
 
 def settings(run: Path) -> dict[str, Any]:
@@ -49,8 +49,8 @@ def results(run: Path) -> dict[str, Any]:
         files = read_run(run)
     except RecordBroken:
         return {}
-    asked = told(all_asked([files]), files.resolved.words)
-    judged = judge_run(files, asked[0] if asked else None)
+    named = shown_suites(named_suites([files]), files.resolved.words)
+    judged = judge_run(files, named[0] if named else None)
     found: dict[str, Any] = {"verdict": str(judged.verdict), "why": judged.why, "by": judged.by}
     for name, score in (("before", judged.before), ("after", judged.after)):
         if score is not None:

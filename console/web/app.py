@@ -33,14 +33,14 @@ from console.web.runs import NewRuns, Run
 from console.web.telling.images import Image, NoImage, image_of
 from console.web.telling.telling import tell
 from console.web.timeline.timeline import timeline
-from toolwright import page as shared_page
+from toolwright.page import SHARED_STYLE
 from toolwright.rpc.auth import Tokens
 
 PAGES = Path(__file__).parent / "pages"
 FIRST = "index.html"
-SHARED = Path(shared_page.__file__).parent / "colours.css"
 HEARTBEAT_S = 15.0
-"""Interval of heartbeats: proxies cut a silent stream, and a closed page must be noticed."""
+"""Interval of a silent stream's heartbeats, in seconds. Proxies cut a silent stream, and a closed
+page would not be noticed."""
 _TEXTS = (
     *("suite", "stop", "tool", "family", "label", "word"),
     *("text", "within", "sort", "after"),
@@ -71,13 +71,13 @@ def application(
 
 
 def page_files() -> list[Path]:
-    """Files of the pages, in all folders."""
+    """The files of the pages, with those in folders."""
     return sorted(file for file in PAGES.rglob("*") if file.is_file())
 
 
 def _routes(answers: Answers) -> list[Route]:
     files = {f"/{file.relative_to(PAGES)}": _file(file) for file in page_files()}
-    files[f"/{SHARED.name}"] = _file(SHARED)
+    files[f"/{SHARED_STYLE.name}"] = _file(SHARED_STYLE)
     return [
         Route("/", files.pop(f"/{FIRST}")),
         *(Route(path, answer) for path, answer in sorted(files.items())),
@@ -99,7 +99,7 @@ def _routes(answers: Answers) -> list[Route]:
 
 
 class Answers:
-    """What can be asked. BadQuestion for what makes no sense, Unknown for what is not there."""
+    """The answers. They raise BadQuestion for what makes no sense, Unknown for what is missing."""
 
     def __init__(self, keeper: Keeper) -> None:
         self._keeper = keeper
@@ -139,7 +139,7 @@ class Answers:
 
     def flips(self, asked: QueryParams) -> Any:
         steps = [_step(asked, name) for name in ("before", "after")]
-        return flips(self._run(asked).index.file, asked.get("suite", ""), *steps)
+        return self._of_index(asked, lambda file: flips(file, asked.get("suite", ""), *steps))
 
     def log(self, asked: QueryParams) -> Any:
         return log_of(self._run(asked).folder, asked.get("process", ""))
@@ -148,7 +148,8 @@ class Answers:
         return image_of(self._run(asked).folder, asked.get("sha256", ""))
 
     def timeline(self, asked: QueryParams) -> Any:
-        return timeline(self._run(asked).index.file, _step(asked, "step"))
+        step = _step(asked, "step")
+        return self._of_index(asked, lambda file: timeline(file, step))
 
     async def growth(self, _request: Request) -> Response:
         """Server-sent events: the state of all runs, now and after every change."""
@@ -173,6 +174,14 @@ class Answers:
             raise Unknown(f"no run {name[:200]!r} is shown here")
         return self._keeper.runs[name]
 
+    def _of_index(
+        self, asked: QueryParams, answer: Callable[[Path], dict[str, Any]]
+    ) -> dict[str, Any]:
+        """An answer with the "state" of the index, its generation."""
+        index = self._run(asked).index
+        state = index.generation  # before the reading: rows that come meanwhile are another state
+        return answer(index.file) | {"state": state}
+
     def _state(self, run: Run) -> dict[str, Any]:
         return {
             "name": run.name,
@@ -190,7 +199,7 @@ class Unknown(LookupError):
 
 
 def question_of(asked: QueryParams) -> Question:
-    """The query of a request. Raises BadQuestion for an invalid value."""
+    """Raises BadQuestion for a value that makes no sense."""
     known: dict[str, Any] = {}
     for name in _TEXTS:
         if name in asked:
@@ -205,7 +214,7 @@ def question_of(asked: QueryParams) -> Question:
 
 
 def as_json(value: Any) -> bytes:
-    """JSON that every browser reads: NaN and infinities as their names, all else escaped."""
+    """JSON that every browser reads: infinities and NaN as their names, all else escaped."""
     return json.dumps(_sound(value), ensure_ascii=True, allow_nan=False, default=str).encode()
 
 

@@ -38,7 +38,7 @@ class Keeper:
         self._new_runs = new_runs
         self.runs = {run.name: run for run in runs}
         self._listeners: set[asyncio.Event] = set()
-        self._somebody = asyncio.Event()
+        self._listened = asyncio.Event()
 
     @asynccontextmanager
     async def keeping(self) -> AsyncIterator[None]:
@@ -57,23 +57,23 @@ class Keeper:
 
     @contextmanager
     def listening(self) -> Iterator[asyncio.Event]:
-        """An event that is set whenever something changed; who heard clears it."""
+        """An event that is set whenever something changed; the listener clears it."""
         event = asyncio.Event()
         self._listeners.add(event)
-        self._somebody.set()
+        self._listened.set()
         try:
             yield event
         finally:
             self._listeners.discard(event)
             if not self._listeners:
-                self._somebody.clear()
+                self._listened.clear()
 
     async def _add(
         self, new_runs: NewRuns, group: asyncio.TaskGroup, tasks: list[asyncio.Task[None]]
     ) -> None:
         """Shows the runs that begin. Many folders are looked through more seldom."""
         while True:
-            await self._somebody.wait()
+            await self._listened.wait()
             began = time.monotonic()
             found: list[Run] = []
             with suppress(RecordBroken, OSError, sqlite3.Error):  # looked for again
@@ -103,7 +103,7 @@ class Keeper:
             if not run.whole and not run.fault:
                 continue
             await asyncio.sleep(pause)
-            await self._somebody.wait()
+            await self._listened.wait()
 
     def _tell(self) -> None:
         for event in self._listeners:

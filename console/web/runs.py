@@ -41,7 +41,7 @@ class Run:
     measured: str = ""
 
     def refresh(self) -> bool:
-        """Brings the index on by a batch; returns whether something changed for who looks."""
+        """Brings the index on by a batch; returns whether a page has to change."""
         before = self._seen()
         self.measured = self.figures.state
         self.whole = not self.index.refresh()
@@ -53,8 +53,8 @@ class Run:
 
 
 def find_runs(named: Sequence[Path]) -> list[Path]:
-    """The named run folders, and those below other named folders. Raises RecordBroken if a folder
-    has no run, and for more runs than a page can show."""
+    """The run folders that are named, and those below a folder that is not a run's. Raises
+    RecordBroken without any, and for more than MOST_RUNS."""
     found: dict[Path, None] = {}
     for folder in named:
         below = [folder] if _is_run(folder) else _runs_below(folder)

@@ -1,4 +1,4 @@
-"""Serves the pages until it is told to stop."""
+"""Serves the pages until a signal."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ async def serve(named: Sequence[Path], listen: str) -> None:
 
 
 class _Server(uvicorn.Server):
-    """Leaves signals to whoever runs it."""
+    """Leaves signals to its caller."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -90,7 +90,7 @@ def _bind(host: str, port: int, listen: str) -> socket.socket:
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind((host, port))
-        bound.listen(BACKLOG)  # who asks before the server has begun waits
+        bound.listen(BACKLOG)  # requests before the server has begun wait
     except OSError as error:
         bound.close()
         raise ConsoleError(str(cannot_listen(listen))) from error

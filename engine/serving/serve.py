@@ -44,10 +44,10 @@ from engine.serving.delivery.claims import Claims
 from engine.serving.delivery.delivery import Delivery
 from engine.serving.delivery.evaluated import EvaluationDelivery
 from engine.serving.evaluation import EvaluationLane, check_tasks
+from engine.serving.fork import fork_from
 from engine.serving.ingress.agents import Agents
 from engine.serving.ingress.ingress_service import IngressServicer
 from engine.serving.ingress.keys import Keys
-from engine.serving.journal.fork import fork_from
 from engine.serving.journal.groups import StoredGroup
 from engine.serving.journal.identity import policy_identity, tasks_identity
 from engine.serving.journal.journal import Journal

@@ -77,7 +77,7 @@ class EngineStatus:
             return "fruitless"
         if self._publisher.publishing:
             return "publishing"
-        if self._publisher.lent:
+        if self._publisher.memory_released:
             return "training"
         return "evaluating" if self._evaluation.busy else "running"
 

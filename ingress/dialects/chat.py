@@ -100,7 +100,8 @@ def read_role(given: object, where: str) -> Role:
 
 def _message(given: Mapping[str, Any], where: str) -> Message:
     role = read_role(given.get("role"), where)
-    text = joined_text(given.get("content"), f"{where}.content", ("text", "refusal"))
+    content, parts = given.get("content"), ("text", "refusal")
+    text = joined_text(content, f"{where}.content", parts, result=role == "tool")
     if role == "system":
         text = without_billing(text)
     if role != "assistant":

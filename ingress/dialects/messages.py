@@ -1,7 +1,9 @@
 """Anthropic's messages: requests to neutral ones, replies to messages and events. Pure.
 
 Signatures of thoughts, `cache_control`, `metadata` and `thinking` are ignored. A system message has
-its blocks in lines. Tool results of a user's message come before its text, as the API requires.
+its blocks in lines. Tool results of a user's message come before its text, as the API requires. A
+tool with `defer_loading` is shown where a result refers to it, so a conversation that loads tools
+goes on.
 """
 
 from __future__ import annotations
@@ -55,17 +57,21 @@ def read_request(body: object) -> ModelRequest:
     given = objects(body, "messages", MOST_MESSAGES)
     if not given:
         raise wrong("messages", "at least one message is needed")
+    tools = objects(body, "tools", MOST_TOOLS)
+    read = [(_tool(one, f"tools[{at}]"), flag_at(one, "defer_loading"))
+            for at, one in enumerate(tools)]  # fmt: skip
+    later = {tool["function"]["name"]: tool for tool, deferred in read if deferred}
     messages = [*_system(body.get("system"))]
     for at, one in enumerate(given):
-        messages += _messages(one, f"messages[{at}]")
+        messages += _messages(one, f"messages[{at}]", later)
     if len(messages) > MOST_MESSAGES:
         raise wrong("messages", f"it has {len(messages)} with tool results; {MOST_MESSAGES} fit")
     choice, named = _tool_choice(body.get("tool_choice"))
-    tools = objects(body, "tools", MOST_TOOLS)
     return ModelRequest(
         model=text_at(body, "model"),
         messages=tuple(messages),
-        tools=tuple(_tool(one, f"tools[{at}]") for at, one in enumerate(tools)),
+        tools=tuple(tool for tool, deferred in read if not deferred),
+        later_tools=tuple(later.values()),
         tool_choice=choice,
         named_tool=named,
         stream=flag_at(body, "stream"),
@@ -89,8 +95,10 @@ def _system(given: object) -> Iterator[Message]:
         yield Message(role="system", text=text)
 
 
-def _messages(given: Mapping[str, Any], where: str) -> Iterator[Message]:
-    """The messages of one: each tool result is a message."""
+def _messages(
+    given: Mapping[str, Any], where: str, later: Mapping[str, Mapping[str, Any]]
+) -> Iterator[Message]:
+    """The messages of one: each tool result is a message. later: deferred tools by name."""
     content, role = given.get("content"), given.get("role")
     if role not in ("user", "assistant", "system"):
         raise wrong(f"{where}.role", 'it must be "user" or "assistant"')
@@ -116,7 +124,9 @@ def _messages(given: Mapping[str, Any], where: str) -> Iterator[Message]:
             case "tool_result", "user":
                 yield Message(
                     role="tool",
-                    text=joined_text(block.get("content"), f"{place}content"),
+                    text=joined_text(
+                        _shown(block.get("content"), later), f"{place}content", result=True
+                    ),
                     call_id=text_at(block, "tool_use_id", place),
                 )
             case kind, _:
@@ -124,6 +134,20 @@ def _messages(given: Mapping[str, Any], where: str) -> Iterator[Message]:
     if role == "user" and not text and blocks:
         return
     yield Message(role=role, text="".join(text), reasoning="".join(reasoning), calls=tuple(calls))
+
+
+def _shown(content: object, later: Mapping[str, Mapping[str, Any]]) -> object:
+    """The content of a result, with the tools to which it refers as lines of text."""
+    if not isinstance(content, list):
+        return content
+    return [
+        {"type": "text", "text": json.dumps(later.get(name, name), ensure_ascii=False) + "\n"}
+        if isinstance(part, Mapping)
+        and part.get("type") == "tool_reference"
+        and isinstance(name := part.get("tool_name"), str)
+        else part
+        for part in content
+    ]
 
 
 def _call(block: Mapping[str, Any], where: str) -> ToolCall:

@@ -82,8 +82,16 @@ def stops_at(body: Mapping[str, Any], key: str) -> tuple[str, ...]:
     return tuple(texts)
 
 
-def joined_text(content: object, where: str, kinds: Sequence[str] = ("text",)) -> str:
-    """Text of a message's content: a text, null, or a list of text parts."""
+UNSEEN = "[an image, which this model cannot see]"
+"""Stands for an image in a tool's result: coding agents have a tool that reads images."""
+_IMAGES = ("image", "image_url", "input_image")
+
+
+def joined_text(
+    content: object, where: str, kinds: Sequence[str] = ("text",), *, result: bool = False
+) -> str:
+    """Text of a message's content: a text, null, or a list of text parts. result: of a tool, where
+    images may stand."""
     if content is None:
         return ""
     if isinstance(content, str):
@@ -94,6 +102,8 @@ def joined_text(content: object, where: str, kinds: Sequence[str] = ("text",)) -
     for part in content:
         kind = part.get("type") if isinstance(part, Mapping) else None
         text = part.get("text") if isinstance(part, Mapping) else None
+        if result and kind in _IMAGES:
+            kind, text = kinds[0], UNSEEN
         if kind not in kinds or not isinstance(text, str):
             raise wrong(where, f"a part of type {kind!r} is not supported: send text")
         texts.append(text)

@@ -101,7 +101,7 @@ def _items(given: list[Mapping[str, Any]]) -> Iterator[Message]:
             case "function_call_output":
                 yield Message(
                     role="tool",
-                    text=joined_text(item.get("output"), f"{where}.output", _PARTS),
+                    text=joined_text(item.get("output"), f"{where}.output", _PARTS, result=True),
                     call_id=text_at(item, "call_id", f"{where}."),
                 )
             case "reasoning":

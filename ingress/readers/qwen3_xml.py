@@ -1,7 +1,8 @@
 """<tool_call><function=NAME><parameter=KEY>value</parameter>...</function></tool_call>. Pure.
 
 Qwen3-Coder and Qwen3.5 write calls so. A value is text unless the tool's schema has another type
-for it; then it must be JSON. One line break at each side of a value belongs to the form.
+for it; then it must be JSON, or Python's True, False or None. One line break at each side of a
+value belongs to the form.
 """
 
 from __future__ import annotations
@@ -77,12 +78,32 @@ def _unframed(value: str) -> str:
 
 def _value(key: str, text: str, properties: object) -> Any:
     """A value by its type in the schema. Raises NotACall if it must be JSON and is not."""
-    schema = properties.get(key) if isinstance(properties, Mapping) else None
-    kind = schema.get("type") if isinstance(schema, Mapping) else None
-    kinds = [kind] if isinstance(kind, str) else kind if isinstance(kind, list) else []
+    kinds = _kinds(properties.get(key) if isinstance(properties, Mapping) else None)
+    plain = _PYTHON.get(text, text)
+    if plain == "null" and "null" in kinds:
+        return None
     if not kinds or "string" in kinds:
         return text
     try:
-        return read_json(text)
+        return read_json(plain)
     except OutOfBounds as error:
         raise NotACall(f"the parameter {key} is not {' or '.join(kinds)}: {error}") from error
+
+
+_PYTHON = {"True": "true", "False": "false", "None": "null"}
+"""Values that Qwen3.5's template writes as Python does, so the model does as well."""
+
+
+def _kinds(schema: object) -> list[str]:
+    """The types of a value. pydantic writes an optional one as `anyOf`."""
+    if not isinstance(schema, Mapping):
+        return []
+    found: list[str] = []
+    for one in (schema, *_branches(schema.get("anyOf")), *_branches(schema.get("oneOf"))):
+        kind = one.get("type")
+        found += [kind] if isinstance(kind, str) else kind if isinstance(kind, list) else []
+    return found
+
+
+def _branches(given: object) -> list[Mapping[str, Any]]:
+    return [one for one in given if isinstance(one, Mapping)] if isinstance(given, list) else []

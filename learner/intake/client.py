@@ -165,6 +165,15 @@ class EngineClient:
         request = policy_pb2.ResumeMemoryRequest(learner=self.learner)
         self.call_policy("ResumeMemory", request, timeout=PUBLISH_S)
 
+    def resume_memory_now(self) -> bool:
+        """`resume_memory` by one short call; False if it did not succeed."""
+        request = policy_pb2.ResumeMemoryRequest(learner=self.learner)
+        try:
+            self._loop.run(self.call_policy_once("ResumeMemory", request, timeout=SHORT_S))
+        except (ServiceError, TransportError):
+            return False
+        return True
+
     def call_policy(self, name: str, request: Any, *, timeout: float) -> Any:
         """Calls a PolicyService method with retries."""
         return self._until_answered(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
+import traceback
 
 from learner.loop.state import Run, Saving, identity
 from learner.ranks import parallel
@@ -20,6 +22,7 @@ def offer(run: Run, *, moved: bool) -> None:
         run.probe.elsewhere[run.version] = run.published_folder
     else:
         published = run.publisher.publish(run.policy, run.version)
+    run.memory_released = False
     run.published_folder = published.folder
     run.seconds["export_s"] = published.export_s
     run.seconds["publish_s"] = published.publish_s
@@ -27,6 +30,21 @@ def offer(run: Run, *, moved: bool) -> None:
     run.seconds.update(published.more)
     if run.gauges is not None:
         run.gauges.published()
+
+
+def return_memory(run: Run, failure: BaseException) -> None:
+    """Has the samplers take back the memory of a step that failed before its publish.
+
+    One short try, since the engine may be gone too. failure: the tensors of its frames are freed.
+    """
+    if not run.memory_released:
+        return
+    traceback.clear_frames(failure.__traceback__)
+    if run.table.offload:
+        with contextlib.suppress(RuntimeError):  # a CUDA error lasts for the whole process
+            run.policy.states.leave()
+    if run.client is not None and not run.client.resume_memory_now():
+        run.report.say("the samplers stay without their memory until a learner starts")
 
 
 def save(run: Run) -> None:

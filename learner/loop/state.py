@@ -74,6 +74,8 @@ class Run:
     """Step of the newest complete checkpoint."""
     saving: Saving | None = None
     """The checkpoint in progress; the same on all ranks."""
+    memory_released: bool = False
+    """Whether the samplers have released the memory of a shared GPU to this step."""
     broken: int = 0
     """Steps in a row without a finite gradient."""
     worthless: int = 0

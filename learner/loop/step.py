@@ -46,6 +46,7 @@ def step(run: Run) -> bool:
         lease_ahead(run)
         leased = with_images(run, leased)
     if run.recipe.shared.run.share_gpu:
+        run.memory_released = True
         if run.client is not None:
             run.client.release_memory()  # the publish gives it back
         parallel.barrier()

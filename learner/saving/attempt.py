@@ -24,7 +24,7 @@ from learner.intake.client import EngineClient
 from learner.intake.publishing import GroupPublish
 from learner.ranks import device
 from learner.saving.buckets import Named
-from learner.saving.group import WeightGroup, backend
+from learner.saving.group import WeightGroup, backend, same_nccl
 from toolwright.policy.v1.policy_pb2 import TensorMeta
 from toolwright.types import WeightVersion
 
@@ -137,7 +137,7 @@ class Attempt:
         if left:
             raise GroupError(
                 f"bucket {self._sent} did not reach every sampler within "
-                f"learner.publish.timeout_s = {self._settings.timeout_s:g}"
+                f"learner.publish.timeout_s = {self._settings.timeout_s:g}{same_nccl()}"
             )
         self._sent += 1
 

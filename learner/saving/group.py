@@ -55,6 +55,18 @@ def backend() -> str:
     return "nccl" if device.has_cuda() else "gloo"
 
 
+def same_nccl() -> str:
+    """End of an error's sentence, with this side's version of NCCL; "" without NCCL.
+
+    Ranks with two versions fail or hang. SGLang does not report its version, so no handshake can
+    compare them.
+    """
+    if backend() != "nccl":
+        return ""
+    version = ".".join(map(str, torch.cuda.nccl.version()))  # type: ignore[no-untyped-call]
+    return f"; the learner has NCCL {version}, and the samplers need the same version"
+
+
 class WeightGroup:
     """Rank 0's side of one group. Always `close` it.
 
@@ -145,6 +157,7 @@ class WeightGroup:
         except RuntimeError as error:
             raise GroupError(
                 f"not all of the samplers' {world_size - 1} workers joined ({_first_line(error)})"
+                f"{same_nccl()}"
             ) from error
         _world.pg_group_ranks[group] = {rank: rank for rank in range(world_size)}
         self._group = group
@@ -161,7 +174,7 @@ class WeightGroup:
             if device.has_cuda():  # NCCL's wait blocks the stream, not this thread
                 torch.cuda.current_stream().synchronize()
         except RuntimeError as error:
-            raise GroupError(f"the broadcast failed ({_first_line(error)})") from error
+            raise GroupError(f"the broadcast failed ({_first_line(error)}){same_nccl()}") from error
 
 
 def _device() -> int | None:

@@ -10,9 +10,9 @@ import typer
 
 from memory.commands.endings import Unanswerable, one_sentence
 from memory.config import MemoryTable
-from memory.edge.serving import log_to_stderr
 from memory.edge.serving import serve as serve_memory
 from memory.opening import SQLITE
+from toolwright.process.stderr_log import log_to_stderr
 from toolwright.recipe import Recipe, load_recipe
 
 

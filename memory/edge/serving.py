@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import os
 import signal
-import sys
 import time
 from collections.abc import AsyncIterator
 from typing import Any
@@ -121,19 +120,3 @@ def _runner(table: MemoryTable) -> Runner | None:
 
 def _bound(listen: str, port: int) -> str:
     return listen if options.is_unix(listen) else f"{listen.rpartition(':')[0]}:{port}"
-
-
-def log_to_stderr() -> None:
-    renderer: Any = structlog.processors.JSONRenderer()
-    if sys.stderr.isatty():
-        renderer = structlog.dev.ConsoleRenderer()
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso"),
-            structlog.processors.format_exc_info,
-            renderer,
-        ],
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-        cache_logger_on_first_use=True,
-    )

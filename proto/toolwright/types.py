@@ -19,6 +19,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from toolwright.vocabulary import Author as Author
@@ -170,6 +171,12 @@ class Sequence:
         return tuple(
             dict.fromkeys(s.weight_version for s in self.segments if s.weight_version is not None)
         )
+
+
+def segments_after(segments: tuple[Segment, ...], shared: int) -> tuple[Segment, ...]:
+    """The segments after the first `shared` tokens, where one of them ends."""
+    ends = accumulate((len(segment.token_ids) for segment in segments), initial=0)
+    return tuple(segment for at, segment in zip(ends, segments, strict=False) if at >= shared)
 
 
 def weighed(sequences: Iterable[Sequence], weights: Mapping[str, float]) -> tuple[Sequence, ...]:
@@ -345,14 +352,8 @@ class Trajectory:
     def segments(self) -> tuple[Segment, ...]:
         """Segments of all sequences in order, without the copies that a fork inside of this
         trajectory makes."""
-        found = []
-        for sequence, shared in zip(self.sequences, self.shared_prefixes, strict=True):
-            at = 0
-            for segment in sequence.segments:
-                if at >= shared:
-                    found.append(segment)
-                at += len(segment.token_ids)
-        return tuple(found)
+        own = zip(self.sequences, self.shared_prefixes, strict=True)
+        return tuple(s for q, shared in own for s in segments_after(q.segments, shared))
 
     @property
     def weights(self) -> dict[str, float]:

@@ -15,7 +15,7 @@ from tasks.commands.endings import one_sentence
 from tasks.commands.reading import File
 from tasks.errors import NotMade, WrongLayout
 from tasks.sets.rows import Found, files_of, rows_of
-from tasks.verifications.columns import Made, Options, Row
+from tasks.verifications.columns import Options, Row, VerificationDraft
 from tasks.verifications.nemotron import nemotron
 from tasks.verifications.pro import pro
 from tasks.verifications.r2e import r2e
@@ -27,7 +27,7 @@ _EVERY = 250
 """Rows between two lines of progress."""
 
 
-class Form(StrEnum):
+class SetForm(StrEnum):
     """The published form of the rows."""
 
     R2E = "r2e"
@@ -36,17 +36,17 @@ class Form(StrEnum):
     NEMOTRON = "nemotron"
 
 
-_MAKERS: Mapping[Form, Callable[[Row, Options], Made]] = {
-    Form.R2E: r2e,
-    Form.SWE_BENCH: swe_bench,
-    Form.PRO: pro,
-    Form.NEMOTRON: nemotron,
+_MAKERS: Mapping[SetForm, Callable[[Row, Options], VerificationDraft]] = {
+    SetForm.R2E: r2e,
+    SetForm.SWE_BENCH: swe_bench,
+    SetForm.PRO: pro,
+    SetForm.NEMOTRON: nemotron,
 }
 
 
 def verifications(
     form: Annotated[
-        Form,
+        SetForm,
         typer.Argument(
             metavar="FORM",
             help="r2e (R2E-Gym, its Lite and Subset), swebench (SWE-bench, Verified, SWE-Gym), "
@@ -90,7 +90,7 @@ def verifications(
 
 
 def _written(
-    form: Form, rows: Path, output: Path, only: frozenset[str], options: Options
+    form: SetForm, rows: Path, output: Path, only: frozenset[str], options: Options
 ) -> tuple[int, int, str]:
     """Numbers of new and of existing folders, and why rows were rejected. Raises NotMade if an id
     of `only` is no row's, WrongLayout if no row is of the form."""

@@ -38,7 +38,7 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Made:
+class VerificationDraft:
     """A verification. settings: of verification.toml. patch: of the tests, "" without one.
     files: contents by path within the repository."""
 

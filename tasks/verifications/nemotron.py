@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 
 from tasks.sets.reshaping import nemotron_row
-from tasks.verifications.columns import Made, Options, Row, id_of, text_of
+from tasks.verifications.columns import Options, Row, VerificationDraft, id_of, text_of
 from tasks.verifications.pro import by_scripts
 from tasks.verifications.r2e import r2e
 from tasks.verifications.swe_bench import SWE_BENCH_IMAGE, SWE_GYM_IMAGE, swe_bench
@@ -25,7 +25,7 @@ _R2E_ID = re.compile(r"[^_]+__(?P<name>[^-]+)-(?P<tag>\w+)")
 _OTHER_HARNESSES = ("Multilingual", "SWE-bench-Live", "Multimodal")
 
 
-def nemotron(row: Row, options: Options) -> Made:
+def nemotron(row: Row, options: Options) -> VerificationDraft:
     """Raises RowRefused."""
     row = nemotron_row(row)
     id, name = id_of(row, ("instance_id",)), text_of(row, "dataset_name")

@@ -14,9 +14,9 @@ from itertools import chain
 from pathlib import Path
 
 from tasks.verifications.columns import (
-    Made,
     Options,
     Row,
+    VerificationDraft,
     changed_by,
     common_settings,
     id_of,
@@ -43,7 +43,7 @@ printf '>>>>> results\\n'; cat {folder}/output.json
 """
 
 
-def pro(row: Row, options: Options) -> Made:
+def pro(row: Row, options: Options) -> VerificationDraft:
     """Raises RowRefused."""
     id = id_of(row, ("instance_id",))
     if options.scripts is None:
@@ -54,7 +54,7 @@ def pro(row: Row, options: Options) -> Made:
     )
 
 
-def by_scripts(row: Row, options: Options, image: str, run: str, parser: str) -> Made:
+def by_scripts(row: Row, options: Options, image: str, run: str, parser: str) -> VerificationDraft:
     """image: the rule of a row that names none; "" without a rule. Raises RowRefused."""
     id = id_of(row, ("instance_id",))
     fail = tests_of(row, "fail_to_pass_select", "fail_to_pass", "FAIL_TO_PASS")
@@ -65,7 +65,7 @@ def by_scripts(row: Row, options: Options, image: str, run: str, parser: str) ->
     before = text_of(row, "before_repo_set_cmd").strip().rpartition("\n")[2]
     files = ",".join(tests_of(row, "selected_test_files_to_run"))
     gold = chain.from_iterable(changed_by(text_of(row, "patch")))
-    return Made(
+    return VerificationDraft(
         id=id,
         settings={
             "image": image_of(options, named, image, id=id, tag=_tag(row, id)),

@@ -10,9 +10,9 @@ import re
 from typing import Any
 
 from tasks.verifications.columns import (
-    Made,
     Options,
     Row,
+    VerificationDraft,
     common_settings,
     id_of,
     image_of,
@@ -40,12 +40,12 @@ _HIDDEN = (
 )
 
 
-def r2e(row: Row, options: Options, id: str = "") -> Made:
+def r2e(row: Row, options: Options, id: str = "") -> VerificationDraft:
     """id: in place of the row's own. Raises RowRefused."""
     id = id or id_of(row, ID)
     image = text_of(row, "docker_image")
     tag = image.rpartition(":")[2]
-    return Made(
+    return VerificationDraft(
         id=id,
         settings={
             "image": image_of(options, image, "", id=id, image=image, tag=tag),

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from itertools import chain
 
 from tasks.verifications.columns import (
-    Made,
     Options,
     Row,
+    VerificationDraft,
     changed_by,
     common_settings,
     id_of,
@@ -96,7 +96,7 @@ _RUNNERS: Mapping[str, _Runner] = {
 }
 
 
-def swe_bench(row: Row, options: Options, image: str = SWE_BENCH_IMAGE) -> Made:
+def swe_bench(row: Row, options: Options, image: str = SWE_BENCH_IMAGE) -> VerificationDraft:
     """image: the rule of a row that names none. Raises RowRefused."""
     id = id_of(row, ("instance_id",))
     repo, patch = text_of(row, "repo"), text_of(row, "test_patch")
@@ -110,7 +110,7 @@ def swe_bench(row: Row, options: Options, image: str = SWE_BENCH_IMAGE) -> Made:
         raise RowRefused("no_tests", "an empty FAIL_TO_PASS")
     named = text_of(row, "image_name", "docker_image")
     gold = chain.from_iterable(changed_by(text_of(row, "patch")))
-    return Made(
+    return VerificationDraft(
         id=id,
         settings={
             "image": image_of(options, named, image, **names_of_id(id)),

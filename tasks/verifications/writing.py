@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from tasks.errors import NotMade
-from tasks.verifications.columns import Made
+from tasks.verifications.columns import VerificationDraft
 from toolwright.reading.task_rows.refusal import RowRefused
 from toolwright.reading.verification_folder import FILES, PATCH, SETTINGS
 
 
-def write_folder(made: Made, output: Path) -> bool:
+def write_folder(made: VerificationDraft, output: Path) -> bool:
     """Whether it was written: an existing folder is kept as it is. Raises NotMade if it cannot be
     written, RowRefused if the row holds text that no file can."""
     folder = output / made.id

@@ -10,6 +10,8 @@ from typing import Any, get_args
 import typer
 from pydantic import BaseModel
 
+from agents.cli import app as agents
+from agents.config import AgentsTable
 from bench.cli import app as bench
 from console.cli import app as toolwright
 from console.config import ConsoleTable
@@ -26,6 +28,7 @@ from toolsvc.cli import app as toolsvc
 from toolwright.recipe import Policy, Run, Sampler, TaskTable, Tool
 
 COMMANDS: dict[str, Any] = {
+    "agents": typer.main.get_command(agents),
     "bench": typer.main.get_command(bench),
     "engine": typer.main.get_command(engine),
     "ingress": typer.main.get_command(ingress),
@@ -37,8 +40,8 @@ COMMANDS: dict[str, Any] = {
 }
 TABLES: dict[str, type[BaseModel]] = {
     "run": Run, "policy": Policy, "task": TaskTable, "sampler": Sampler, "tools": Tool,
-    "engine": EngineTable, "ingress": IngressTable, "learner": LearnerTable,
-    "console": ConsoleTable,
+    "agents": AgentsTable, "engine": EngineTable, "ingress": IngressTable,
+    "learner": LearnerTable, "console": ConsoleTable,
 }  # fmt: skip
 
 

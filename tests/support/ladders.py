@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from console.ablate import begun
-from console.ablate.ladder import Asked, Ladder, ladder_of
+from console.ablate.ladder import Ladder, LadderOptions, ladder_of
 from console.ablate.results.figures import figures
 from console.ablate.standing import standing
 from console.record.course import CourseLog
@@ -47,7 +47,7 @@ def write_recipe(folder: Path, **changes: Any) -> Path:
 
 
 def ladder(recipe: Path, **options: Any) -> Ladder:
-    return ladder_of(Asked(recipe=recipe, **options))
+    return ladder_of(LadderOptions(recipe=recipe, **options))
 
 
 def leave(

@@ -13,6 +13,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import Metric
 
 from engine.serving.telemetry.metrics import Metrics as EngineMetrics
+from ingress.metrics import Metrics as IngressMetrics
 from learner.loop.gauges import LoopGauges
 from memory.edge.metrics import MemoryMetrics
 from memory.memory import Memory
@@ -45,13 +46,16 @@ class Boxed(Tool):
 
 @cache
 def all_families() -> tuple[Metric, ...]:
-    """Of engine, tool services, learner and memory, without what single tools count."""
+    """Of engine, tool services, learner, memory and ingress, without what single tools count."""
     memory = MemoryMetrics()
     memory.look_at(Memory(VolatileLog(), hashing), lambda: 0)
+    ingress = IngressMetrics()
+    ingress.look_at(lambda: 0)
     registries = (
         EngineMetrics().registry,
         LoopGauges(max_staleness=0).registry,
         memory.registry,
+        ingress.registry,
         _of_service(),
     )
     return (

@@ -15,8 +15,8 @@ from tests.support.text_files import named, unnamed
 pytestmark = pytest.mark.quick
 ROOT = Path(__file__).parents[2]
 FOLDERS = (
-    "bench", "console", "deploy", "docs", "engine", "examples", "ingress", "learner", "memory",
-    "proto", "recipes", "tasks", "tests", "toolsvc",
+    "agents", "bench", "console", "deploy", "docs", "engine", "examples", "ingress", "learner",
+    "memory", "proto", "recipes", "tasks", "tests", "toolsvc",
 )  # fmt: skip
 
 

@@ -18,8 +18,9 @@ from toolsvc.fleet.local.serving import serve_locally
 from toolsvc.fleet.ray.own_cluster import keep_to_this_machine
 from toolsvc.sandbox.config import MIB
 from toolsvc.service_config import Hosting, ServiceConfig
-from toolsvc.serving import leave, log_to_stderr, serve_alone
+from toolsvc.serving import leave, serve_alone
 from toolwright.process import loop
+from toolwright.process.stderr_log import log_to_stderr
 from toolwright.rpc.options import is_unix
 
 _OF_RAY = ("ray_address", "hosts", "host_cpus", "host_gpus", "host_memory_mib")

@@ -20,11 +20,13 @@ import subprocess
 from collections.abc import Mapping
 from typing import Any
 
-from toolsvc.sandbox import bubblewrap, firejail
 from toolsvc.sandbox.bundle import BOOTSTRAP, bundle_file
 from toolsvc.sandbox.config import Backend
 from toolsvc.sandbox.errors import SandboxDown, SandboxUnavailable
-from toolsvc.sandbox.plan import Account, JailPlan
+from toolsvc.sandbox.jailed.walls import bpf, kernel
+from toolsvc.sandbox.plan import JailPlan
+from toolwright.jail import bubblewrap, firejail
+from toolwright.jail.view import View, become
 
 _OPEN_FILES = 32768
 """Most open files of a zygote: it holds two for each of its sessions."""
@@ -86,7 +88,7 @@ def start_jail(plan: JailPlan, settings: Mapping[str, Any]) -> Jail:
             lent.callback(os.close, code)
             around, environment, more = _around(plan, int(settings["disk_bytes"]), lent)
             process = subprocess.Popen(
-                [*_become(plan.account), *around, plan.python, "-I", "-S", "-B", "-c", BOOTSTRAP],
+                [*become(plan.account), *around, plan.python, "-I", "-S", "-B", "-c", BOOTSTRAP],
                 stdin=stdin.fileno(),
                 stdout=log,
                 stderr=log,
@@ -117,27 +119,18 @@ def _around(
 ) -> tuple[list[str], dict[str, str], tuple[int, ...]]:
     """The command before the interpreter's, its environment, and the descriptors it inherits."""
     environment = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
+    view = View(folders=plan.folders)
     if plan.backend is Backend.FIREJAIL:
         hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         most = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)
-        return firejail.command(plan, most), firejail.environment(), ()
+        return firejail.command(plan.program, view, most), firejail.environment(), ()
     if plan.backend is Backend.BUBBLEWRAP:
         descriptor = os.memfd_create("jail-filter", os.MFD_CLOEXEC)
         inherited.callback(os.close, descriptor)
-        os.write(descriptor, bubblewrap.jail_filter())
+        os.write(descriptor, bpf.zygote_program(kernel.MACHINE))
         os.lseek(descriptor, 0, os.SEEK_SET)
-        return bubblewrap.command(plan, descriptor, disk_bytes), environment, (descriptor,)
+        around = bubblewrap.command(
+            plan.program, view, filter_file=descriptor, disk_bytes=disk_bytes
+        )
+        return around, environment, (descriptor,)
     return [], environment, ()
-
-
-def _become(account: Account) -> list[str]:
-    """Words before the command that change the account, by a program of util-linux. For Popen's own
-    `user` Python would fork this process with its gRPC threads."""
-    if not account.other:
-        return []
-    return [
-        "/usr/bin/setpriv",
-        f"--reuid={account.uid}",
-        f"--regid={account.gid}",
-        "--clear-groups",
-    ]

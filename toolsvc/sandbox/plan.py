@@ -8,32 +8,24 @@ Invariants
 
 from __future__ import annotations
 
-import contextlib
 import os
 import pwd
 import shutil
-import stat
 from dataclasses import dataclass
 
 from toolsvc.sandbox.config import Backend, SandboxConfig
 from toolsvc.sandbox.errors import SandboxUnavailable
+from toolwright.jail.view import (
+    ACCOUNTS,
+    Account,
+    account_of,
+    folder_fault,
+    own_account,
+    prefixes,
+)
 
-_ACCOUNTS = ("toolwright", "games")
-"""Accounts for a service that runs as root: its own account if it exists, else one that every Linux
-has and that owns nothing of value. The account 65534 is not among them: firejail refuses it."""
 _PYTHONS = ("/usr/bin/python3", "/usr/local/bin/python3")
-_REPLACED = ("dev", "proc", "run", "tmp")
-"""Top-level folders that each jail has for itself."""
 _PROGRAMS = {Backend.FIREJAIL: "firejail", Backend.BUBBLEWRAP: "bwrap"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Account:
-    """Account of a jail. `other`: not the account of the service, which has to change to it."""
-
-    uid: int
-    gid: int
-    other: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,9 +44,10 @@ def plan_jail(config: SandboxConfig) -> JailPlan:
     program = _find_program(config)
     account = find_account(config)
     python = _find_python(config)
-    folders = tuple(sorted({*_prefixes(python), *map(os.path.realpath, config.packages)}))
+    folders = tuple(sorted({*prefixes(python), *map(os.path.realpath, config.packages)}))
     for folder in folders:
-        _check_reachable(folder, account)
+        if fault := folder_fault(folder, account):
+            raise SandboxUnavailable(fault)
     return JailPlan(
         backend=config.backend,
         program=program,
@@ -105,14 +98,7 @@ def _find_python(config: SandboxConfig) -> str:
     )
 
 
-def _prefixes(python: str) -> set[str]:
-    """Folders of the interpreter's own files: beside the path as given and beside the target of a
-    link."""
-    found = {os.path.dirname(os.path.dirname(path)) for path in (python, os.path.realpath(python))}
-    return {prefix for prefix in found if not f"{prefix}/".startswith("/usr/")}
-
-
-def find_account(config: SandboxConfig, accounts: tuple[str, ...] = _ACCOUNTS) -> Account:
+def find_account(config: SandboxConfig, accounts: tuple[str, ...] = ACCOUNTS) -> Account:
     """Account of foreign code. Where the service is root: the first of `accounts` that exists,
     unless the operator named another. Raises SandboxUnavailable if it does not exist."""
     if os.geteuid() != 0:
@@ -120,45 +106,15 @@ def find_account(config: SandboxConfig, accounts: tuple[str, ...] = _ACCOUNTS) -
             raise SandboxUnavailable(
                 f"only root can run the sandbox as {config.user}: leave --sandbox-user out"
             )
-        return Account(uid=os.geteuid(), gid=os.getegid(), other=False)
+        return own_account()
     wanted = accounts if config.user is None else (config.user,)
-    for name in wanted:
-        with contextlib.suppress(KeyError):
-            entry = pwd.getpwnam(name)
-            if entry.pw_uid == 0:
-                raise SandboxUnavailable(f"the sandbox must not run as root: --sandbox-user {name}")
-            return Account(uid=entry.pw_uid, gid=entry.pw_gid, other=True)
+    found = account_of(wanted)
+    if found is not None:
+        if found.uid == 0:
+            name = pwd.getpwuid(0).pw_name
+            raise SandboxUnavailable(f"the sandbox must not run as root: --sandbox-user {name}")
+        return found
     raise SandboxUnavailable(
         f"the service runs as root and there is no account {' or '.join(wanted)} for the sandbox: "
         f"`useradd --system --no-create-home {wanted[0]}` makes one"
     )
-
-
-def _check_reachable(folder: str, account: Account) -> None:
-    """Checks only the permission bits, because the service may be root and the account may not."""
-    if not os.path.isdir(folder):
-        raise SandboxUnavailable(
-            f"the folder {folder}, which the sandbox shall read, does not exist"
-        )
-    if folder.split("/")[1] in _REPLACED:
-        raise SandboxUnavailable(
-            f"{folder} cannot be seen in a sandbox, which has a /{folder.split('/')[1]} of its "
-            "own: put it where every user can read it, such as below /opt"
-        )
-    at = folder
-    while True:
-        status = os.stat(at)
-        wanted = stat.S_IXOTH if at != folder else stat.S_IROTH | stat.S_IXOTH
-        if status.st_uid == account.uid:
-            wanted <<= 6
-        elif status.st_gid == account.gid:
-            wanted <<= 3
-        if status.st_mode & wanted != wanted:
-            name = pwd.getpwuid(account.uid).pw_name
-            raise SandboxUnavailable(
-                f"the sandbox's account {name} cannot read {folder} because of the permissions "
-                f"of {at}: put it where every user can read it, such as below /opt"
-            )
-        if at == "/":
-            return
-        at = os.path.dirname(at)

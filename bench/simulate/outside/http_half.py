@@ -1,4 +1,4 @@
-"""The ingress's HTTP worker without sockets: its own calls, links and texts behind a connection.
+"""The ingress's HTTP worker without sockets: a connection leads to its own calls, links and texts.
 
 Invariants
 - A connection that is cut cancels its handler, as the HTTP server does.
@@ -21,12 +21,16 @@ from bench.simulate.virtual.loop import Owner, loop_here
 from ingress.config import IngressTable
 from ingress.dialects.chat import CHAT
 from ingress.errors import ApiError
+from ingress.http.refusals import api_error
 from ingress.link import BrokenOrder, CallLost, EngineLink
 from ingress.model_call import Text, prepare
-from ingress.refusals import api_error
+from ingress.text.tails import Tails
+from ingress.text.workers import Result, TextWorkers
 from ingress.types import Begun, CallEnd, ModelRequest, Said
 from toolwright.rpc.errors import ServiceError, TransportError
 
+BUSY, LONGEST_BUSY_S = 0.1, 3.0
+"""Share of texts that wait for a thread, and the longest wait, in seconds."""
 LONGEST_CUT_S = 3.0
 """A connection that is cut breaks within so many seconds."""
 
@@ -45,13 +49,26 @@ class HttpHalf:
     ) -> None:
         """Answers one request. Raises ApiError."""
         try:
-            call = await prepare(_read, body, self._text, self._table)
-            async with aclosing(call.events(self._link, key=key, agent="", retry=retry)) as events:
+            call = await prepare(_read, body, self._text, self._table, key=key)
+            async with aclosing(call.events(self._link, agent="", retry=retry)) as events:
                 async for event in events:
                     if not isinstance(event, Begun):
                         send(event)
         except (ServiceError, TransportError, CallLost, BrokenOrder) as error:
             raise api_error(error) from error
+
+
+class BusyWorkers(TextWorkers):
+    """Threads that other requests keep busy now and then."""
+
+    def __init__(self, tails: Tails, random: Random) -> None:
+        super().__init__(lambda: tails, 1)
+        self._random = random
+
+    async def run(self, work: Callable[[Tails], Result], lane: str) -> Result:
+        if self._random.random() < BUSY:
+            await asyncio.sleep(self._random.uniform(0.0, LONGEST_BUSY_S))
+        return await super().run(work, lane)
 
 
 def _read(body: bytes) -> ModelRequest:

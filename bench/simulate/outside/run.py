@@ -2,7 +2,7 @@
 
 Promises
 - A completion that an agent got is in the record of its trajectory, once.
-- A call has one completion in the record for each sample that its client asked for: a marked retry
+- A call has one completion in the record for each sample that its client requested: a marked retry
   is no further sample.
 - Each id that the policy wrote came from a sampler that had read the ids before it, and has that
   sampler's version.
@@ -15,10 +15,9 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
@@ -29,7 +28,7 @@ from bench.engine.plan import END
 from bench.history.events import Sampled
 from bench.simulate.neighbours.ingress_channel import IngressNetwork
 from bench.simulate.outside.agents import Agents
-from bench.simulate.outside.http_half import HttpHalf
+from bench.simulate.outside.http_half import BusyWorkers, HttpHalf
 from bench.simulate.outside.plan import TEMPLATE, OutsideFault, OutsidePlan, outside_recipe
 from bench.simulate.playing.one_run import BOUND_S, Run
 from bench.simulate.playing.play import SHM
@@ -38,9 +37,9 @@ from bench.simulate.virtual.loop import Owner, VirtualLoop, loop_here
 from bench.simulate.virtual.world import Say, world
 from bench.simulate.workload import REWARD_WITNESSES, make_policy
 from engine.core.text.codec import HuggingFaceCodec
+from ingress.metrics import Metrics
 from ingress.model_call import Text
 from ingress.text.tails import Tails
-from ingress.text.workers import TextWorkers
 from toolwright.chat.tokenizer import ChatTokenizer
 from toolwright.recipe import Recipe, load_recipe
 from toolwright.types import Author, Sequence, Trajectory, ids
@@ -76,9 +75,8 @@ class OutsideStudio:
         self._folder = folder
         self._policy = make_policy(folder / "policy", TEMPLATE)
         self._codec = HuggingFaceCodec(self._policy)
-        tokenizer = ChatTokenizer(self._policy)
-        make = partial(ChatTokenizer, self._policy)
-        self._text = Text(tokenizer, TextWorkers(lambda: Tails(make()), 1), tails=True)
+        self._tokenizer = ChatTokenizer(self._policy)
+        self._tails = Tails(ChatTokenizer(self._policy))
 
     def play(self, plan: OutsidePlan, *, say: Say | None = None) -> OutsidePlayed:
         """Raises Stuck for a run that does not come to its end."""
@@ -89,9 +87,15 @@ class OutsideStudio:
             world(loop, plan.seed, say),
         ):
             file = Path(folder) / "recipe.toml"
-            text = outside_recipe(plan, policy=self._policy, folder=Path(folder))
-            file.write_text(text, encoding="utf-8")
-            run = OutsideRun(plan, loop, load_recipe(file), self._policy, self._text)
+            toml = outside_recipe(plan, policy=self._policy, folder=Path(folder))
+            file.write_text(toml, encoding="utf-8")
+            threads, metrics = Random(f"threads {plan.seed}"), Metrics()
+
+            def text() -> Text:
+                workers = BusyWorkers(self._tails, threads)
+                return Text(self._tokenizer, workers, tails=True, metrics=metrics)
+
+            run = OutsideRun(plan, loop, load_recipe(file), self._policy, text)
             loop.run_until_complete(run.play())
             loop.close()
         errors = [*run.errors, *loop.complaints, *run.agents.errors, *run.broken(self._codec)]
@@ -107,8 +111,14 @@ class OutsideRun(Run):
     """Call `play` once."""
 
     def __init__(
-        self, plan: OutsidePlan, loop: VirtualLoop, made: Recipe, policy: Path, text: Text
+        self,
+        plan: OutsidePlan,
+        loop: VirtualLoop,
+        made: Recipe,
+        policy: Path,
+        text: Callable[[], Text],
     ) -> None:
+        """text: makes the text half of an HTTP worker, which dies with it."""
         super().__init__(Schedule(seed=plan.seed, workload=plan.workload), loop, made, policy)
         self.records: dict[str, Trajectory] = {}
         self.faults = Counter[str]()
@@ -171,7 +181,7 @@ class OutsideRun(Run):
 
     def _half(self) -> HttpHalf:
         self._made += 1
-        return HttpHalf(self._made, self._link, self._text)
+        return HttpHalf(self._made, self._link, self._text())
 
     async def _bury(self, half: HttpHalf) -> None:
         self._link.client_died(half.owner)
@@ -213,7 +223,7 @@ class OutsideRun(Run):
                     texts[text] += 1
                     found = _CALL.search(codec.decode(completion.prompt))
                     if found is None:
-                        yield f"{name}: no call asked for {text!r}"
+                        yield f"{name}: no call requested {text!r}"
                     else:
                         of_call[int(found[1])] += 1
             for number, logged in self.agents.calls.items():

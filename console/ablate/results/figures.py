@@ -24,7 +24,7 @@ from console.ablate.results.statistics import Difference, difference
 from console.ablate.standing import Standing, Word
 from console.config import BASE
 from console.redact import Redactor, redactor
-from console.report.suites import all_asked, told
+from console.report.suites import named_suites, shown_suites
 from toolwright.statistics import Mean, mean_of
 
 LONGEST_VALUE = 300
@@ -40,15 +40,15 @@ def figures(ladder: Ladder, runs: Runs) -> dict[str, Any]:
     shown = [one for one in ladder.variations if one.asked or _has_any(runs[one.name])]
     done = {one.name: [run for run in runs[one.name] if run.word is Word.DONE] for one in shown}
     every = [run.files for one in shown for run in done[one.name]]
-    asked = told(all_asked(every), ladder.words)
+    named = shown_suites(named_suites(every), ladder.words)
     base = [run.files for run in done[BASE]]
     threshold = ladder.threshold
     if threshold is None:
         threshold = threshold_of(base, ladder.by)
-    columns = measures(asked, by=ladder.by, threshold=threshold)
+    columns = measures(named, by=ladder.by, threshold=threshold)
     found = {
         one.name: {
-            run.seed: measure(run.files, asked, by=ladder.by, threshold=threshold)
+            run.seed: measure(run.files, named, by=ladder.by, threshold=threshold)
             for run in done[one.name]
         }
         for one in shown
@@ -72,7 +72,7 @@ def figures(ladder: Ladder, runs: Runs) -> dict[str, Any]:
         "failed": sum(run.word is Word.FAILED for one in shown for run in runs[one.name]),
         "plots": plots.plots(
             {one.name: [run.files for run in done[one.name]] for one in shown},
-            asked[0] if asked else None,
+            named[0] if named else None,
             by=ladder.by,
         ),
         "left_out": [one.name for one in ladder.variations if one not in shown],

@@ -14,7 +14,7 @@ from typing import Literal
 from console.ablate.results.curves import Curve, beginning, end, height, reached
 from console.record.run import RunFiles
 from console.record.types import WAYS, Evaluation
-from console.report.suites import Asked
+from console.report.suites import NamedSuite
 from console.verdict import score
 from toolwright.statistics import mean_of
 
@@ -45,7 +45,7 @@ class Measured:
     remarks: tuple[str, ...] = ()
 
 
-def measures(asked: Sequence[Asked], *, by: str, threshold: float | None) -> list[Measure]:
+def measures(named: Sequence[NamedSuite], *, by: str, threshold: float | None) -> list[Measure]:
     """asked: suites, the first counts. by: part of the reward; empty = the whole."""
     reward = f"reward/{by}" if by else "reward"
     found = [
@@ -53,9 +53,9 @@ def measures(asked: Sequence[Asked], *, by: str, threshold: float | None) -> lis
             key=suite,
             title=f"{one.title}, {way}",
             what=f"mean {reward} on {suite} under the last version",
-            main=one is asked[0],
+            main=one is named[0],
         )
-        for one in asked
+        for one in named
         for way in WAYS
         if (suite := one.ways.get(way)) is not None
     ]
@@ -71,12 +71,14 @@ def measures(asked: Sequence[Asked], *, by: str, threshold: float | None) -> lis
     return found
 
 
-def measure(run: RunFiles, asked: Sequence[Asked], *, by: str, threshold: float | None) -> Measured:
+def measure(
+    run: RunFiles, named: Sequence[NamedSuite], *, by: str, threshold: float | None
+) -> Measured:
     """Measures of a run that has made its steps."""
     values: dict[str, float] = {}
     errors: dict[str, float] = {}
     remarks = []
-    for suite in (suite for one in asked for suite in one.ways.values()):
+    for suite in (suite for one in named for suite in one.ways.values()):
         last = last_of(run, suite)
         found = None if last is None else value_of(last, by)
         if last is None or found is None:

@@ -16,7 +16,7 @@ from console.record.run import RunFiles
 from console.record.types import WAYS
 from console.report.measured import MOST_FIGURES, UNIT, figures_of, tell_left_out
 from console.report.plot import Plot, plot, short, thin
-from console.report.suites import Asked
+from console.report.suites import NamedSuite
 from toolwright.reward_figures import METRIC
 
 COLOURS = 8
@@ -37,7 +37,7 @@ Runs = Mapping[str, Sequence[RunFiles]]
 """By the variation's name; its place is its colour."""
 
 
-def plots(runs: Runs, main: Asked | None, *, by: str) -> list[Plot]:
+def plots(runs: Runs, main: NamedSuite | None, *, by: str) -> list[Plot]:
     """The first is the one of the reward. main: the suite that counts; by: see `measures`."""
     reward = f"reward/{by}" if by else "reward"
     found = [

@@ -39,8 +39,8 @@ Message = TypeVar("Message")
 def of_trajectory(
     message: pb.Trajectory, place: Place, *, kind: SuiteKind, suite: str, decode: Decode
 ) -> Entry:
-    """The entry of a record in the journal or a file. A file's record has the file in its name,
-    because several files may use one name."""
+    """The entry of a record in the journal or a file. A file's record is named after the file too,
+    because names may occur in several files."""
     segments = list(own_segments(message))
     written = [segment for segment in segments if segment.author == pb.AUTHOR_MODEL]
     wrote = [decode(segment.token_ids) for segment in written]

@@ -1,8 +1,8 @@
 """The index of one run, brought up to date a batch at a time.
 
 Invariants
-- A batch and the place that it leads to are written in one transaction: whoever is killed amid it
-  reads the batch again, and no row is there twice.
+- A batch and the place that it leads to are written in one transaction: after a kill the
+  batch is read again, and no row is there twice.
 - Only rows are added. Where a file was begun anew, which none of a living run is, the whole index
   is made again.
 - No file of the run stops it. What cannot be read is a remark.
@@ -31,7 +31,7 @@ TOOL_SEPARATOR = "\n"
 
 
 class Index:
-    """Written by one thread at a time; any thread may read `file` (`queries.py`)."""
+    """Written by one thread at a time; `file` has any number of readers (`queries.py`)."""
 
     def __init__(self, folder: Path, file: Path, decoder: DecoderOf) -> None:
         """sqlite3.Error where no index can be kept there."""

@@ -1,10 +1,11 @@
 """Labels in the index: which keys a run has, their words, and the rows under each.
 
 Invariants
-- Foreign text cannot make it grow: beside our own keys the first MOST_KEYS count. A key with more
-  than MOST_WORDS words cannot group rows; it is remembered, and its rows are removed.
-- A row is under a word once, with the columns that curves need: a page must not read a hundred
-  thousand whole rows.
+- Nothing grows with what a stranger writes: beside our own keys MOST_KEYS are looked at, the first
+  that come, and a key with more than MOST_WORDS words groups nothing. It is remembered as
+  such, and what stood under it goes away.
+- A row stands under a word once, with what curves need of it: rows themselves are wide, and a
+  hundred thousand of them are not read for a page.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class Choice:
 
 
 class LabelStore:
-    """For the one who writes; within its transaction. Keys and words are kept in memory."""
+    """The writer's, within its transaction. Keys and words are kept in memory."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
@@ -77,7 +78,7 @@ class LabelStore:
         return self._keys
 
     def _number(self, keys: dict[str, int], key: str, word: str) -> int | None:
-        """Number of the word; None for a full key, and for one key too many."""
+        """Number of a word; None for a full key, and for one key too many."""
         owner = keys.get(key)
         if owner is None:
             if len(keys.keys() - OWN) >= MOST_KEYS and key not in OWN:

@@ -23,7 +23,7 @@ LONGEST_KEY = 60
 LONGEST_VALUE = 80
 """Characters: a longer word is cut, and those that begin alike are one."""
 MOST_KEYS = 16
-"""Maximum keys of one trajectory, the first by name."""
+"""Maximum number of labels of a trajectory, the first by name."""
 MOST_REASONS = 8
 SOURCE = "data_source"
 TASK = "task"
@@ -44,7 +44,7 @@ def labels_of(task: pb.Task) -> tuple[Label, ...]:
 
 
 def labels_of_row(row: Mapping[str, Any]) -> tuple[Label, ...]:
-    """Labels of an evaluation's line, which has the data source alone."""
+    """Labels of a line of an evaluation, which has only the data source."""
     source = row.get(SOURCE)
     return _taken([(SOURCE, source if isinstance(source, str) else "")])
 

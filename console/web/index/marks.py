@@ -54,7 +54,7 @@ def marks_of(folder: Path) -> list[Marks]:
 
 
 def of_engine(row: Mapping[str, Any]) -> Mark | None:
-    """The mark of a line of the engine's log; None for an event that is not shown."""
+    """The mark of a line of the engine's log; None for a line that is not shown."""
     at = _unix(row.get("timestamp"))
     if at is None:
         return None
@@ -82,7 +82,7 @@ def of_engine(row: Mapping[str, Any]) -> Mark | None:
 
 
 def of_learner(row: Mapping[str, Any]) -> Mark | None:
-    """The mark of a line of learner.jsonl, which has seconds and no time of day."""
+    """The mark of a line of learner.jsonl: it has seconds, and no time of day."""
     step = step_of(row)
     if step is None:
         return None

@@ -41,7 +41,7 @@ MOST_WORDS = 16
 LONGEST_SEARCH = 500
 PATIENCE_S = 10.0
 STEPS_A_LOOK = 10_000
-"""Steps of SQLite's virtual machine between two checks of the time."""
+"""Steps of SQLite's machine between two looks at the clock."""
 MOST_MEMBERS = 256
 MOST_CHOICES = 500
 

@@ -1,7 +1,7 @@
 """The index's file: its tables, its place, and the reasons to make it again.
 
-Everything in it is derived. A file of another version, a damaged one, and one of a restarted run
-are made again from the run's own files, so nothing here repairs a file.
+Everything in it is derived. A file of another version, a damaged one, and one of a run that has
+been begun anew are made again from the run's own files, so nothing here repairs a file.
 """
 
 from __future__ import annotations
@@ -104,14 +104,14 @@ CREATE VIRTUAL TABLE texts USING fts5(
 
 
 def index_file(run: Path, cache: Path) -> Path:
-    """The index file of the run in this folder, the same for every path of the folder."""
+    """The index of the run in a folder: the same for every name of the folder."""
     whole = run.resolve()
     digest = hashlib.sha256(os.fsencode(whole)).hexdigest()[:16]
     return cache / f"{whole.name[:60]}-{digest}.sqlite"
 
 
 def cache_folder() -> Path:
-    """The folder of this user's indexes, which is made if absent. Raises OSError."""
+    """The folder of this user's indexes, made if it is missing. Raises OSError."""
     root = os.environ.get("XDG_CACHE_HOME", "")
     home = Path(root) if os.path.isabs(root) else Path.home() / ".cache"
     folder = home / "toolwright" / "view"
@@ -120,8 +120,8 @@ def cache_folder() -> Path:
 
 
 def open_index(file: Path) -> sqlite3.Connection:
-    """For the one who writes. What is there and is no index of this version goes away first.
-    sqlite3.Error where no file can be made."""
+    """A connection for the writer. A file that is not an index of this version is removed first.
+    Raises sqlite3.Error if no file can be made."""
     try:
         db = _opened(file)
         (version,) = db.execute("PRAGMA user_version").fetchone()
@@ -155,7 +155,7 @@ def remove_index(file: Path) -> None:
 
 
 def read_index(file: Path) -> sqlite3.Connection:
-    """For one question, beside the one who writes. sqlite3.Error."""
+    """A connection for one question, beside the writer's. Raises sqlite3.Error."""
     db = sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)
     db.execute("PRAGMA cache_size=-16384")
     db.execute("PRAGMA temp_store=MEMORY")

@@ -9,7 +9,7 @@
 
 Invariants
 - Nothing is changed, and no lock is held: an engine may write meanwhile, and may have died.
-- A record that is broken costs itself, a file that is broken costs what lies behind the break.
+- A record that is broken costs itself, a file that is broken costs what follows the break.
 - A reading is bounded: MOST_BYTES of records, however large the file.
 """
 
@@ -39,7 +39,7 @@ JOURNAL_FORMAT = 2
 ROWS_FOLDER = "evaluations"
 MOST_BYTES = 4 << 20
 MOST_FILES = 5000
-"""Maximum files of evaluations, and of recordings: a folder with more has another use."""
+"""Maximum number of files of each kind: beyond, the run has another use for its folder."""
 
 STRANGE = (ValueError, TypeError, LookupError, ArithmeticError, RecursionError)
 """What a record raises that no program of ours wrote: a number of 400 digits, say."""
@@ -223,7 +223,7 @@ def _check_journal(db: sqlite3.Connection) -> None:
 
 
 def read_message(file: BinaryIO) -> pb.Trajectory | None:
-    """The next trajectory of a file; None at its end. Raises ValueError for other or cut bytes."""
+    """The next record of a file; None at its end. Raises ValueError for a cut or another one."""
     try:
         message: pb.Trajectory | None = parse_length_prefixed(pb.Trajectory, file)  # type: ignore[arg-type]
     except Exception as error:  # protobuf raises several kinds, and plain ones

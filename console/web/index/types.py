@@ -57,7 +57,7 @@ class Times:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """An event beside the trajectories. at: unix seconds of its end, 0 = unknown.
+    """Something beside the trajectories. at: unix seconds of its end, 0 if unknown.
 
     step: of the weights that were published or evaluated, or that a learner's step made. name: of
     the suite. seconds: durations, by name.

@@ -18,12 +18,12 @@ from console.report import plots
 from console.report.breakdown import STEP
 from console.report.measured import measured
 from console.report.plot import Plot, plot, thinned
-from console.report.suites import all_asked, told
+from console.report.suites import named_suites, shown_suites
 from console.report.tasks import COSINE, TASK, of_tasks
 from toolwright.reward_figures import METRIC
 
 MOST_POINTS = 1000
-"""Maximum points of a line: a screen is not many more pixels wide."""
+"""Maximum number of points of a line: a screen has no more pixels beside each other."""
 MOST_OTHERS = 150
 """Figures that no plot of the report takes: their names may be a stranger's."""
 POINTS_OF_OTHERS = 300
@@ -72,11 +72,11 @@ SECTIONS = (
 def curves(run: RunFiles) -> list[dict[str, Any]]:
     """[{"key", "title", "plots"}], the sections that have a plot, each line thinned."""
     runs = [run]
-    there = all_asked(runs)
-    asked = told(there, run.resolved.words)
-    titled = {one.name: one for one in asked}
+    there = named_suites(runs)
+    named = shown_suites(there, run.resolved.words)
+    titled = {one.name: one for one in named}
     every = [titled.get(one.name, one) for one in there]
-    curve = plots.curve(runs, asked[0] if asked else None, every)
+    curve = plots.curve(runs, named[0] if named else None, every)
     found = [
         *([] if curve is None else [curve]),
         *plots.training(runs),

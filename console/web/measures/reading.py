@@ -33,7 +33,7 @@ FRESH_S = 120.0
 
 
 class Figures:
-    """Figures of one run. Any thread may read them."""
+    """The figures of one run. Every thread may call it."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self._folder = folder

@@ -10,9 +10,11 @@ from __future__ import annotations
 import math
 import sqlite3
 import threading
+from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +35,7 @@ REASONS = "reasons"
 """The plot's key."""
 REWARDS = "rewards"
 """The plot's key."""
-BINS = 8
+BINS = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,8 +82,8 @@ class Split:
 
 
 def split(file: Path, by: str) -> dict[str, Any]:
-    """{"keys", "by", "sections"}. keys: labels to choose from. by: the drawn one; for an
-    unknown label the data source or the first one. Raises sqlite3.Error."""
+    """{"keys", "by", "sections"}. keys: labels to choose from. by: the label that is drawn; an
+    unknown one stands for the data source, or for the first label. Raises sqlite3.Error."""
     with closing(read_index(file)) as db:
         choices = {one.key: one for one in label_choices(db)}
         masked = choices.pop(MASKED, None)
@@ -89,7 +91,7 @@ def split(file: Path, by: str) -> dict[str, Any]:
         suite = _Suite(db, TRAINING)
         rewards = _rewards(suite)
         reasons = [] if masked is None else _reasons(suite, masked)
-        labelled = [] if chosen is None else _by_label(db, chosen)
+        labelled = [] if chosen is None else _by_label(db, chosen, suite)
     sections = [
         {"key": "reward", "title": "Reward", "plots": rewards},
         {"key": "trajectories", "title": "Trajectories", "plots": reasons},
@@ -104,11 +106,10 @@ def split(file: Path, by: str) -> dict[str, Any]:
 
 def _rewards(suite: _Suite) -> list[Plot]:
     """A histogram of the training's rewards for each step: shares of equally wide bins."""
-    whole, bins = suite.rows(), suite.bins()
+    whole, bins = suite.bins()
     lines = []
-    for number, (low, high, rows) in enumerate(bins):
-        points = [(float(step), short(rows.get(step, 0) / of)) for step, of in whole.items()]
-        name = f"{low:.3g}" if low == high else f"{low:.3g} to {high:.3g}"
+    for number, (name, rows) in enumerate(bins):
+        points = [(float(step), short(rows[step] / of)) for step, of in whole.items()]
         lines.append(line(name, _style(number), points, "hover"))
     unit = "share of trajectories"
     drawn = plot(REWARDS, "Distribution of rewards", unit, lines, kind="areas", note=suite.note)
@@ -129,14 +130,20 @@ def _reasons(suite: _Suite, masked: Choice) -> list[Plot]:
     return [] if drawn is None else [drawn]
 
 
-def _by_label(db: sqlite3.Connection, chosen: Choice) -> list[Plot]:
+def _by_label(db: sqlite3.Connection, chosen: Choice, training: _Suite) -> list[Plot]:
     """Rewards by the words of a label, of the training and of each suite."""
+    # From name to name in an index: DISTINCT reads all of its rows.
     found = db.execute(
-        "SELECT DISTINCT suite FROM rows INDEXED BY narrow WHERE kind <> 'file' AND step > ?"
-        " ORDER BY kind <> 'training', suite LIMIT ?",
-        (NO_STEP, MOST_SUITES),
-    ).fetchall()
-    return [one for (suite,) in found for one in _of_suite(_Suite(db, suite), chosen)]
+        "WITH RECURSIVE names(suite) AS (SELECT min(suite) FROM rows UNION ALL"
+        " SELECT (SELECT min(suite) FROM rows WHERE suite > names.suite) FROM names"
+        " WHERE names.suite IS NOT NULL)"
+        " SELECT suite FROM names WHERE EXISTS (SELECT 1 FROM rows INDEXED BY narrow"
+        " WHERE rows.suite = names.suite AND step > ? AND kind <> 'file')"
+        " ORDER BY suite <> ?, suite LIMIT ?",
+        (NO_STEP, TRAINING, MOST_SUITES),
+    )
+    suites = [training if name == TRAINING else _Suite(db, name) for (name,) in found.fetchall()]
+    return [one for suite in suites for one in _of_suite(suite, chosen)]
 
 
 def _of_suite(suite: _Suite, chosen: Choice) -> list[Plot]:
@@ -206,12 +213,19 @@ class _Suite:
     @property
     def has_partial_rewards(self) -> bool:
         """Some that are neither 0 nor 1, so that their mean is no share of success."""
+        return self._has_rewards_beside(0.0, 1.0)
+
+    def _has_rewards_beside(self, *known: float) -> bool:
         found = self._db.execute(
             "SELECT 1 FROM rows INDEXED BY narrow WHERE suite = ? AND step > ?"
-            " AND reward NOT IN (0, 1) LIMIT 1",
-            (self.name, NO_STEP),
+            " AND reward NOT IN (?, ?) LIMIT 1",
+            (self.name, NO_STEP, *known),
         )
         return found.fetchone() is not None
+
+    def _stretch(self, step: int) -> int:
+        """First step of the stretch that holds a step."""
+        return self._first + (step - self._first) // self._width * self._width
 
     def rows(self) -> dict[int, int]:
         """How many there are, by the first step of each stretch."""
@@ -222,32 +236,35 @@ class _Suite:
         )
         found: dict[int, int] = {}
         for step, count in counted:
-            begin = self._first + (step - self._first) // self._width * self._width
+            begin = self._stretch(step)
             found[begin] = found.get(begin, 0) + count
         return found
 
-    def bins(self) -> list[tuple[float, float, dict[int, int]]]:
-        """(least reward, largest reward, rows by the first step of each stretch) of each bin that
-        has rows, the lowest first."""
-        width = (self._high - self._low) / BINS if self._low is not None else math.nan
-        if not math.isfinite(width):
-            return []
+    def bins(self) -> tuple[dict[int, int], list[tuple[str, dict[int, int]]]]:
+        """All rows, and (name, rows) of equally wide bins of the reward, the lowest first; rows by
+        the first step of each stretch. Of two rewards each has its own bin."""
+        low, high = self._low, self._high
+        if low is None or not math.isfinite(high - low):
+            return {}, []
+        edges = [low + (high - low) * number / BINS for number in range(BINS + 1)]
+        names = [f"{a} to {b}" for a, b in pairwise(_told_apart(edges))]
+        if not self._has_rewards_beside(low, high):
+            edges, names = [low, high], list(dict.fromkeys(_told_apart([low, high])))
+        inner = edges[1 : len(names)]
+        below = "".join(", total(reward < ?)" for _ in inner)
         counted = self._db.execute(
-            "SELECT (step - :first) / :width AS stretch, min(reward), max(reward), count(*),"
-            " min(cast((reward - :low) / :bin AS INTEGER), :last) AS bin"
-            " FROM rows INDEXED BY narrow WHERE suite = :suite AND step > :none"
-            " AND reward IS NOT NULL GROUP BY bin, stretch ORDER BY bin",
-            {
-                "first": self._first, "width": self._width, "low": self._low, "bin": width or 1.0,
-                "last": BINS - 1, "suite": self.name, "none": NO_STEP,
-            },
-        )  # fmt: skip
-        found: dict[int, tuple[float, float, dict[int, int]]] = {}
-        for stretch, low, high, count, place in counted:
-            least, most, rows = found.get(place, (low, high, {}))
-            rows[self._first + stretch * self._width] = count
-            found[place] = (min(least, low), max(most, high), rows)
-        return list(found.values())
+            f"SELECT step, count(*){below}, count(reward) FROM rows INDEXED BY narrow"
+            " WHERE suite = ? AND step > ? GROUP BY step",
+            (*inner, self.name, NO_STEP),
+        )
+        whole = Counter[int]()
+        bins = [Counter[int]() for _ in names]
+        for step, rows, *sums in counted:
+            begin = self._stretch(step)
+            whole[begin] += rows
+            for own, (less, more) in zip(bins, pairwise((0, *sums)), strict=True):
+                own[begin] += int(more - less)
+        return dict(whole), [(name, dict(own)) for name, own in zip(names, bins, strict=True)]
 
     def cells(self, word: Word) -> list[Cell]:
         """Those under a word, in the order of the steps."""
@@ -281,3 +298,12 @@ def _error(count: int, mean: float, squares: float) -> float:
     spread = max(squares - count * mean * mean, 0.0) / (count - 1)
     error = math.sqrt(spread / count)
     return error if math.isfinite(error) else 0.0  # squares of large rewards are no number
+
+
+def _told_apart(values: list[float]) -> list[str]:
+    """The values with as many digits as make different ones differ."""
+    for digits in (3, 6, 12, 17):
+        found = [f"{value:.{digits}g}" for value in values]
+        if len(set(found)) == len(set(values)):
+            break
+    return found

@@ -14,7 +14,7 @@ from console.redact import redactor
 from console.report.figures import score
 from console.report.headline import are_shares, headline, judge_run, questions
 from console.report.plot import short, thin
-from console.report.suites import all_asked, change, told
+from console.report.suites import change, named_suites, shown_suites
 from console.watch import doubts
 from toolwright.text.figures import restarted
 
@@ -30,7 +30,7 @@ def summary(run: RunFiles, *, fresh: bool) -> dict[str, Any]:
     `control` and `doubts`."""
     clean = redactor(names=False)
     state = standing(run, fresh=fresh)
-    asked = told(all_asked([run]), run.resolved.words)
+    asked = shown_suites(named_suites([run]), run.resolved.words)
     main = asked[0] if asked else None
     judgement = judge_run(run, main)
     found = headline(

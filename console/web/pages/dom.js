@@ -38,7 +38,15 @@ export function fill(element, ...children) {
   return element;
 }
 
-// Tells it to whoever cannot see what changed.
+// Fills an element anew. The element with the focus, by its id, keeps it.
+export function refill(element, ...children) {
+  const id = element.contains(document.activeElement) ? document.activeElement.id : "";
+  fill(element, ...children);
+  if (id) document.getElementById(id)?.focus({ preventScroll: true });
+  return element;
+}
+
+// A text for screen readers and in the corner of the page.
 export function say(text) {
   const line = document.getElementById("said");
   line.textContent = text;

@@ -141,6 +141,11 @@ addEventListener("keydown", (event) => {
   if (typing || event.ctrlKey || event.metaKey || event.altKey) return undefined;
   const { trajectory, beside, sequence, ...place } = here();
   if (event.key === "Escape" && trajectory) return go(place);
+  const search = event.key === "/" && main.querySelector("input[type=search]");
+  if (search) {
+    event.preventDefault();
+    return search.focus();
+  }
   if (page) page.key?.(event);
   else if (!trajectory && table) table.key(event);
   return undefined;

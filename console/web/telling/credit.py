@@ -88,7 +88,7 @@ class Formula(BaseModel):
 
     @classmethod
     def of(cls, learner: Any) -> Formula | None:
-        """The formula of the table [learner] of a resolved recipe; None for another version's."""
+        """The table [learner] of a resolved recipe; None for one of another version."""
         try:
             return cls.model_validate(learner)
         except ValidationError:
@@ -155,7 +155,7 @@ def credit_of(
 
 
 def _why_not(member: Member, formula: Formula | None, trained: bool) -> str:
-    """Why no advantage of it can be told; "" where it can."""
+    """Why its advantage is not known; "" for a known one."""
     if not trained:
         return NEVER_TRAINED
     if member.masked:

@@ -18,7 +18,7 @@ from toolwright.credit.turns import turn_rewards
 from toolwright.reading.sqlite_files import typed_rows
 
 MOST_BYTES = 64 << 20
-"""Maximum bytes of a group's records: all of them are read for one page."""
+"""Maximum size of a group's records, in bytes: all of them are read for one page."""
 MOST_TURNS = 10_000
 LARGEST_REWARD = 3.4e38
 """Where a reward is larger, or none, the learner leaves the trajectory out of its group."""

@@ -11,11 +11,14 @@ Invariants
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
-from toolwright.types import Author, Segment, Trajectory
+from toolwright.types import Author, Segment, Trajectory, segments_after
+from toolwright.types import Sequence as TokenSequence
 
 FORKED = "sequence_forked"
 WHY = {
@@ -26,9 +29,12 @@ WHY = {
     "choice": "another choice of the same call",
 }
 
+Request = tuple[int | None, int, bytes]
+"""(parent, shared tokens, ids before the first action of a sequence)."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
+class Stretch:
     """Tokens of one author in one turn, half-open positions in the sequence."""
 
     author: str
@@ -52,9 +58,11 @@ class Branch:
     """Why it began; "" for a trajectory's first one."""
     row: int
     """Row of the drawing, from 0."""
+    untrained: str
+    """Why no token of it is trained; "" for a sequence that trains."""
     own: tuple[Segment, ...]
     """Segments after the copy."""
-    spans: tuple[Span, ...]
+    spans: tuple[Stretch, ...]
 
     @property
     def written(self) -> int:
@@ -75,17 +83,32 @@ def branches(trajectory: Trajectory) -> list[Branch]:
         parents.append(None if sequence.parent is None else places.get(sequence.parent))
         places.setdefault(sequence.id, place)
     rows = _rows(parents)
+    shares = [
+        (one.fork_offset or 0) if parent is not None else 0
+        for one, parent in zip(trajectory.sequences, parents, strict=True)
+    ]
+    owns = [
+        segments_after(one.segments, shared)
+        for one, shared in zip(trajectory.sequences, shares, strict=True)
+    ]
+    requests = [*map(_request, parents, shares, owns)]
+    samples = Counter(requests)
     causes = _causes(trajectory)
-    agents: set[str] = set()
+    agents, seen = set[str](), set[Request]()
     found = []
     for place, sequence in enumerate(trajectory.sequences):
-        shared = (sequence.fork_offset or 0) if parents[place] is not None else 0
-        own = _after(sequence.segments, shared)
+        shared, own = shares[place], owns[place]
         trains = not trajectory.masked and sequence.weight > 0
         turn = next((one.turn for one in own if one.author is Author.MODEL), None)
         begins = own[0].turn if turn is None and own else turn
-        why = _why(sequence.parent, causes.get(begins), new=sequence.agent not in agents)
+        spans = _spans(own, shared, trains=trains)
+        cause = causes.get(begins)
+        if cause == "root" and requests[place] in seen:
+            cause = "sample"
+        sampled = samples[requests[place]] > 1 or cause in ("sample", "choice")
+        why = _why(sequence.parent, cause, new=sequence.agent not in agents)
         agents.add(sequence.agent)
+        seen.add(requests[place])
         found.append(
             Branch(
                 parent=parents[place],
@@ -93,8 +116,9 @@ def branches(trajectory: Trajectory) -> list[Branch]:
                 turn=turn,
                 why="" if not place and not sequence.parent else why,
                 row=rows[place],
+                untrained=_untrained(trajectory, sequence, spans, sampled=sampled),
                 own=own,
-                spans=_spans(own, shared, trains=trains),
+                spans=spans,
             )
         )
     return found
@@ -107,6 +131,28 @@ def _why(parent: str | None, cause: str | None, *, new: bool) -> str:
     if cause == "root" and new:
         return "the first call of another agent"
     return WHY.get(cause, f"the context was rewritten: {cause}")
+
+
+def _request(parent: int | None, shared: int, own: Sequence[Segment]) -> Request:
+    """Equal for equal requests."""
+    read = takewhile(lambda one: one.author is not Author.MODEL, own)
+    return parent, shared, b"".join(one.token_ids.tobytes() for one in read)
+
+
+def _untrained(
+    trajectory: Trajectory, sequence: TokenSequence, spans: Iterable[Stretch], *, sampled: bool
+) -> str:
+    """sampled: the request of its first action has another sample."""
+    written = [one.trained for one in spans if one.author == "model"]
+    if any(written):
+        return ""
+    if not written:
+        return "the policy wrote nothing"
+    if trajectory.masked:
+        return "masked"
+    if not sequence.weight:
+        return "weight 0"
+    return "superseded" if sampled else "not trained"
 
 
 def _causes(trajectory: Trajectory) -> Mapping[int | None, str]:
@@ -130,25 +176,15 @@ def _rows(parents: Sequence[int | None]) -> list[int]:
     return rows
 
 
-def _after(segments: Sequence[Segment], shared: int) -> tuple[Segment, ...]:
-    """Segments that begin after the first `shared` tokens, at which a segment ends."""
-    at = 0
-    for number, segment in enumerate(segments):
-        if at >= shared:
-            return tuple(segments[number:])
-        at += len(segment.token_ids)
-    return ()
-
-
-def _spans(own: Sequence[Segment], at: int, *, trains: bool) -> tuple[Span, ...]:
+def _spans(own: Sequence[Segment], at: int, *, trains: bool) -> tuple[Stretch, ...]:
     """at: position of the first token."""
-    found: list[Span] = []
+    found: list[Stretch] = []
     for segment in own:
         trained = trains and segment.trainable
         end = at + len(segment.token_ids)
         same = (segment.author.name.lower(), segment.turn, trained)
         if found and (found[-1].author, found[-1].turn, found[-1].trained) == same:
             at = found.pop().start
-        found.append(Span(author=same[0], turn=segment.turn, start=at, end=end, trained=trained))
+        found.append(Stretch(author=same[0], turn=segment.turn, start=at, end=end, trained=trained))
         at = end
     return tuple(found)

@@ -1,4 +1,4 @@
-"""One trajectory as data for its page: who wrote which token, what was called, what was paid.
+"""One trajectory as data for its page: the author of each token, its calls, its rewards.
 
 Texts are what was recorded, letter by letter: the page shows them, and nothing here makes them
 harmless. Long ones are cut unless everything is asked for; what is cut says how long it was.
@@ -49,8 +49,8 @@ class Gone(Exception):
 def tell(
     folder: Path, row: Mapping[str, Any], spellings: Spellings, *, whole: bool
 ) -> dict[str, Any]:
-    """A row for its page. row: as `queries.find` gives it. "record" has its record, or "gone" the
-    reason why it is absent; "credit" has the learner's credit of a journaled record."""
+    """row: as `queries.find` gives it. Its record is in "record", or the reason why it is missing
+    in "gone"; of a journaled one what the learner makes of its rewards is in "credit"."""
     shown = {key: value for key, value in row.items() if key not in ("at", "part", "sample")}
     try:
         if row["source"] == JOURNAL:
@@ -135,6 +135,7 @@ def _branch(branch: Branch) -> dict[str, Any]:
         "row": branch.row,
         "written": branch.written,
         "trained": branch.trained,
+        "untrained": branch.untrained,
         "spans": [[one.author, one.turn, one.start, one.end, one.trained] for one in branch.spans],
     }
 
@@ -183,7 +184,7 @@ def _segment(segment: Segment, spelling: Spelling | None, cut: _Cut) -> dict[str
 
 
 def _around_images(segment: Segment, spelling: Spelling) -> Iterator[str]:
-    """Texts before, between and behind the segment's images, without the tokens that stand for
+    """Texts before, between and after the segment's images, without the tokens that stand for
     these: one more than there are images."""
     place = 0
     for ref in segment.media:

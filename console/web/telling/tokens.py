@@ -1,7 +1,7 @@
 """How a run's policy spells its token ids: a text for the whole, a piece for each token.
 
-The tokenizer is the one with the record's hash, in the folders that a run has or names. Without it
-nothing is decoded: another tokenizer would show a text that the policy did not write.
+A tokenizer is taken where its hash is the record's, in the folders that a run has or names. Where
+none fits, nothing is decoded: another tokenizer would make a text that the policy did not write.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Spelling:
 
 
 class Spellings:
-    """Spellings of one run, by the tokenizer hash of its records."""
+    """Spellings of one run, by the hash that its records carry."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -40,7 +40,7 @@ def painted(times: Times) -> list[Painted]:
 
 
 def shares(bars: Iterable[Bar], window: Window) -> dict[str, float]:
-    """Seconds that trajectories spent in the window, by kind of span, the largest first."""
+    """Shares of all seconds that trajectories spent in the window, by kind, the largest first."""
     spent: defaultdict[str, float] = defaultdict(float)
     for bar in bars:
         for kind, start, end in painted(bar.times):
@@ -61,7 +61,7 @@ def idle(bars: Iterable[Bar], window: Window) -> float:
 
 
 def load(bars: Iterable[Bar], window: Window, parts: int) -> Load:
-    """Load of each of `parts` equal parts of the window."""
+    """The load of each of `parts` equal parts of the window."""
     width = window.length / parts
     requests, calls, tokens = [0.0] * parts, [0.0] * parts, [0.0] * parts
     for start, end, span in _distinct(bars):

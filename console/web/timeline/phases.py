@@ -19,7 +19,7 @@ CHECKPOINT = "checkpoint"
 
 
 def phases(learnt: Iterable[Mark], published: Mapping[int, float]) -> list[Phase]:
-    """Phases of the learner's steps with a known publish, by step, in unix seconds."""
+    """Phases of the learner's steps. published: unix seconds of each known publish, by step."""
     found = []
     for mark in learnt:
         end = published.get(mark.step)

@@ -24,16 +24,16 @@ from console.web.timeline.types import Bar, Phase, Window
 MOST_BARS = 2_000
 """In flight during a step: beyond, the last ones are left out, and the page says so."""
 PARTS = 240
-"""Parts of the window with a load each: about three pixels."""
+"""Number of parts of the window that have a load: about three pixels each."""
 MOST_MARKS = 1_000
 SHORTEST_S = 1e-3
 
 
 def timeline(file: Path, step: int | None) -> dict[str, Any]:
-    """The timeline of a step of an index, None = the newest one. Raises sqlite3.Error.
+    """A step of an index; None for the newest one. Raises sqlite3.Error.
 
-    The answer's `step` is None if no event has a time. Times are milliseconds since `window.start`,
-    which is in unix seconds; a bar's spans are [kind, from, to], in order.
+    step: None where nothing has a time. Times are milliseconds since `window.start`, which is in
+    unix seconds; a bar's spans are [kind, from, to], one after the other.
     """
     with closing(read_index(file)) as db:
         first, last = db.execute(

@@ -6,6 +6,7 @@ requests in. The log decides everything, so a later life of the engine goes on w
 Invariants
 - A call without a reader lives for `GRACE_S`; then it is dropped. A reply ends that.
 - At most `MOST_CALLS` completions, and `MOST_AT_ONCE` calls in flight.
+- The record has less than `MOST_RECORD` bytes: the learner gets it as one message.
 - After the end no event is appended.
 """
 
@@ -16,7 +17,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence, Set
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 import structlog
@@ -50,6 +51,7 @@ from engine.core.trajectory.state import LogError
 from engine.errors import AttemptFailed, first_of_group
 from toolwright.ingress.limits import MOST_AT_ONCE, MOST_CHOICES, MOST_RESULT
 from toolwright.recipe import Agent
+from toolwright.rpc.options import MESSAGE_LIMIT
 from toolwright.types import (
     ActionTimings,
     Author,
@@ -65,11 +67,17 @@ GRACE_S = 15.0
 RETURN_S = 60.0
 """The same after a restart of the engine, because the ingress must find the engine first."""
 MOST_CALLS = 1024
+MOST_RECORD = MESSAGE_LIMIT - (8 << 20)
+"""Largest size of sequences and calls, in bytes. The rest of a message is for everything else."""
+TEXT_BYTES = 4
+"""Largest size of a character."""
 MOST_PARTS = 1024
 """Parts of a reward, over all reports."""
 MOST_NAME = 256
 """Characters of a part's name."""
 MOST_ERROR = 500
+MOST_OUTPUT = 1 << 14
+"""Characters of what an agent wrote to its output."""
 AGENT_ENDED = "agent_ended"
 """Kind of the note of an agent's end, while the trajectory waits for its reward."""
 
@@ -90,8 +98,8 @@ class OutsideAttempt:
         self._calls: dict[int, OutsideCall] = {}
         self._running: dict[int, asyncio.Task[None]] = {}
         self._timers: dict[int, asyncio.TimerHandle] = {}
-        self._reserved: list[int] = []
-        """Numbers of completions of the calls that wait for their prompts."""
+        self._reserved: dict[asyncio.Event, ModelRequest] = {}
+        """Requests that wait for their prompts, by an event that is set after the wait."""
         self._tasks: asyncio.TaskGroup | None = None
         self._end: asyncio.Future[AgentEnd] = asyncio.get_running_loop().create_future()
         self._over, self._concluded = asyncio.Event(), False
@@ -155,9 +163,9 @@ class OutsideAttempt:
         for number in self.forest.open_calls:
             self.log.append(Dropped(call=number, why="the trajectory ended"))
         if end.error:
-            data = {"error": end.error[:MOST_ERROR]}
-            note = Event(kind="agent_failed", turn=self.log.state.turn, data=data)
-            self.log.append(Noted(note=note))
+            self._note("agent_failed", error=end.error[:MOST_ERROR])
+        if end.output:
+            self._note("agent_output", output=end.output[:MOST_OUTPUT])
         seconds = self._earlier_s + time.monotonic() - self._began
         self.log.append(Ended(reason=end.reason, seconds=seconds, answer=end.answer))
 
@@ -176,6 +184,11 @@ class OutsideAttempt:
         await self._over.wait()
         if not self._concluded:
             raise CallRefused(Refusal.AWAY, "the engine stops, and goes on later")
+
+    def give_up(self, why: str) -> None:
+        """Ends the attempt, unless it has ended: infrastructure lost its agent."""
+        if not self._end.done():
+            self._end.set_result(AgentEnd(reason=StopReason.INFRASTRUCTURE_ERROR, failure=why))
 
     def _end_as_before(self) -> None:
         """Repeats the end that an earlier life of the engine took."""
@@ -243,19 +256,31 @@ class OutsideAttempt:
             raise CallRefused(
                 Refusal.UNFIT, f"a request has messages, and 1 to {MOST_CHOICES} completions"
             )
-        if len(self.forest.nodes) + sum(self._reserved) + request.n > MOST_CALLS:
+        reserved = sum(one.n for one in self._reserved.values())
+        if len(self.forest.nodes) + reserved + request.n > MOST_CALLS:
             raise CallRefused(Refusal.TOO_MANY, f"the trajectory has its {MOST_CALLS} completions")
         if len(self._calls) + len(self._reserved) >= MOST_AT_ONCE:
             raise CallRefused(Refusal.TOO_MANY, f"{MOST_AT_ONCE} calls are in flight already")
-        self._reserved.append(request.n)
+        settled = asyncio.Event()
+        self._reserved[settled] = request
         try:
             yield
         finally:
-            self._reserved.remove(request.n)
+            del self._reserved[settled]
+            settled.set()
+
+    async def unreserved(self, request: bytes) -> None:
+        """Returns when no request with this digest waits for its prompt, so that a retry does not
+        pass the request that it repeats; at the latest after `GRACE_S`."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(GRACE_S):
+                for settled, one in list(self._reserved.items()):
+                    if one.request == request:
+                        await settled.wait()
 
     def ask(self, request: ModelRequest, match: Match | None, prompt: PromptIds) -> OutsideCall:
         """Logs a call and starts it. Raises CallRefused if its prompt leaves no room or does not
-        fit the match."""
+        fit the match, or if the record would become too large."""
         self._refuse_over()
         if match is None and not prompt.fresh:
             raise CallRefused(Refusal.UNFIT, "a new root needs all ids of its prompt")
@@ -273,31 +298,37 @@ class OutsideAttempt:
                 f"{shared + len(token_ids)} tokens > {self._limits.model} maximum",
             )
         sampling = self._sampling(request.sampling)
+        number = len(self.forest.nodes)
+        asked = Asked(
+            call=number,
+            root=request.root,
+            digest=request.digests[-1],
+            messages=len(request.digests),
+            request=request.request,
+            token_ids=token_ids,
+            authors=authors,
+            room=min(room, sampling.max_new_tokens or self._limits.action),
+            sampling=replace(sampling, max_new_tokens=None),
+            parent=parent,
+            shared=shared,
+            n=request.n,
+            agent=request.agent,
+            aside=request.aside,
+            stops=request.stops,
+            grammar=request.grammar,
+            asked_ns=time.monotonic_ns(),
+        )
+        texts = TEXT_BYTES * (self._characters() + sum(len(text) for _, text in prompt.results))
+        if self.forest.asked(asked).record_bytes + texts > MOST_RECORD:
+            raise CallRefused(
+                Refusal.TOO_MANY,
+                f"the record would have more than {MOST_RECORD >> 20} MiB, as each sequence "
+                "repeats what it shares: end the trajectory",
+            )
         above = {node.turn for node in self.forest.above(parent)} if prompt.results else set()
         for given_id, text in prompt.results:
             self._answer(given_id, text, above)
-        number = len(self.forest.nodes)
-        self.log.append(
-            Asked(
-                call=number,
-                root=request.root,
-                digest=request.digests[-1],
-                messages=len(request.digests),
-                request=request.request,
-                token_ids=token_ids,
-                authors=authors,
-                room=min(room, sampling.max_new_tokens or self._limits.action),
-                sampling=replace(sampling, max_new_tokens=None),
-                parent=parent,
-                shared=shared,
-                n=request.n,
-                agent=request.agent,
-                aside=request.aside,
-                stops=request.stops,
-                grammar=request.grammar,
-                asked_ns=time.monotonic_ns(),
-            )
-        )
+        self.log.append(asked)
         call = self._call_in_flight(number, stream=request.stream)
         self._start(call, GRACE_S)
         return call
@@ -344,6 +375,9 @@ class OutsideAttempt:
             for index, one in enumerate(calls):
                 self._called(node.turn or 0, index, one)
 
+    def _note(self, kind: str, **data: str) -> None:
+        self.log.append(Noted(note=Event(kind=kind, turn=self.log.state.turn, data=data)))
+
     def _called(self, turn: int, index: int, read: ReadCall) -> None:
         call_id = f"{self.name}/{turn}/{index}"
         self.log.append(
@@ -374,6 +408,12 @@ class OutsideAttempt:
         self.log.append(
             Answered(call_id=called.call_id, outcome=outcome, result_ns=time.monotonic_ns())
         )
+
+    def _characters(self) -> int:
+        """Number of characters of all calls and their results."""
+        state = self.log.state
+        answered = sum(len(one.action) + len(one.outcome.observation) for one in state.calls)
+        return answered + sum(len(one.action) for one in state.open_calls)
 
     def _sampling(self, wanted: SamplingParams) -> SamplingParams:
         own = self.assignment.sampling

@@ -73,9 +73,11 @@ class ReadCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentEnd:
-    """How an agent ended. failure: why infrastructure ended it, so that another attempt follows."""
+    """How an agent ended. failure: why infrastructure ended it, so that another attempt follows.
+    output: what it wrote to its output, or ""."""
 
     reason: StopReason
     error: str = ""
     answer: str | None = None
     failure: str = ""
+    output: str = ""

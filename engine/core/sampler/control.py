@@ -43,7 +43,7 @@ RESUME_SECONDS = 5.0
 LOOK_SECONDS = 0.1
 """Interval between checks for a returning server while no server is up to take a publish."""
 
-LENT = "the learner has its GPU's memory"
+RELEASED = "the learner has its GPU's memory"
 """Why a server is set aside while it shares its GPU with a learner that trains."""
 
 log = structlog.get_logger("weights")
@@ -86,7 +86,7 @@ class WeightControl:
         self._no_group.set()
         self._may_load = asyncio.Event()
         """Set while, in addition, the newest version has a folder."""
-        self._lent: set[Server] = set()
+        self._released: set[Server] = set()
         """Servers that released their memory to the learner."""
         self._left: dict[Server, str] = {}
         """Groups that servers have not left although their publish is over."""
@@ -135,7 +135,7 @@ class WeightControl:
             self._set(version, path)
             servers = [server for server in self.fleet.servers if server.up.is_set()]
             began = time.monotonic()
-            if self.fleet.lent:
+            if self.fleet.memory_released:
                 servers, errors = await self._resume()
             else:
                 errors = await change_each(servers, self._update)
@@ -155,42 +155,42 @@ class WeightControl:
         """Has every server that is up release its memory, and sets it aside. Its requests go on
         after that. Returns the number of servers that released it."""
         async with self._lock:
-            if not self.fleet.lent:
+            if not self.fleet.memory_released:
                 await self._release([one for one in self.fleet.servers if one.up.is_set()])
-            return len(self._lent)
+            return len(self._released)
 
     async def resume_memory(self) -> int:
         """Brings every server that released its memory to the newest version. Returns the number of
         servers that are up."""
         async with self._lock:
-            if self.fleet.lent:
+            if self.fleet.memory_released:
                 await self._resume()
             return len(self.fleet.names_up)
 
     async def _release(self, servers: Sequence[Server]) -> None:
-        self.fleet.lent = True
+        self.fleet.memory_released = True
         self._look()
         for server in servers:
-            self.fleet.mark_down(server, LENT, planned=True)
+            self.fleet.mark_down(server, RELEASED, planned=True)
             for flight in list(server.flights):
                 flight.leave()
         for server, error in (await change_each(servers, self._release_one)).items():
             self.fleet.mark_down(server, str(error))
-        log.info("memory_released", samplers=len(self._lent))
+        log.info("memory_released", samplers=len(self._released))
 
     async def _release_one(self, server: Server) -> None:
         async with server.control:
-            if not self.fleet.lent:  # it came back while a server that returned waited here
+            if not self.fleet.memory_released:  # resumed while a server that returned waited here
                 return
             await memory.release(server.client)
-            self.fleet.mark_down(server, LENT, planned=True)
-            self._lent.add(server)
+            self.fleet.mark_down(server, RELEASED, planned=True)
+            self._released.add(server)
 
     async def _resume(self) -> tuple[list[Server], dict[Server, Exception]]:
         """The servers that released their memory, and the errors of those that did not resume."""
-        servers = list(self._lent)
+        servers = list(self._released)
         # From here on no server releases its memory, and none loads by itself before `_look`.
-        self.fleet.lent = False
+        self.fleet.memory_released = False
         try:
             errors = await change_each(servers, self._start_over)
             for server in servers:
@@ -199,7 +199,7 @@ class WeightControl:
                 else:
                     self.fleet.mark_up(server)
         finally:
-            self._lent.clear()
+            self._released.clear()
             self._look()
         log.info("memory_resumed", samplers=len(servers) - len(errors))
         return servers, errors
@@ -246,7 +246,7 @@ class WeightControl:
         if the server does not take it, SharedSampler if another run has it.
         """
         while True:
-            if self.fleet.lent:
+            if self.fleet.memory_released:
                 await self._release_one(server)
             await self._may_bring_up(server)
             if server.up.is_set():  # it was in the group of a publish that ended meanwhile
@@ -298,7 +298,7 @@ class WeightControl:
         self._look()
 
     def _look(self) -> None:
-        if self.has_folder and self._no_group.is_set() and not self.fleet.lent:
+        if self.has_folder and self._no_group.is_set() and not self.fleet.memory_released:
             self._may_load.set()
         else:
             self._may_load.clear()

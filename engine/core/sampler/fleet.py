@@ -33,7 +33,7 @@ SAY_SECONDS = 10.0
 """Interval between log lines while no sampler is up."""
 LONG_STEP_SECONDS = 1800
 """A learner that has the samplers' memory for longer may be gone: the log's lines are warnings."""
-LENT_FIX = "if the learner is gone, start it again: it hands the samplers' memory back"
+RELEASED_FIX = "if the learner is gone, start it again: it hands the samplers' memory back"
 
 log = structlog.get_logger("sampler")
 
@@ -69,7 +69,7 @@ class Fleet:
         """The versions that samplers got, by their spelling, in order. Tokens under others are
         refused."""
         self.bring_up: Callable[[Server], Awaitable[None]] | None = None
-        self.lent = False
+        self.memory_released = False
         """Whether the learner has the memory of the servers' GPUs: then no server is up."""
 
     @property
@@ -224,9 +224,11 @@ class Fleet:
             since = time.monotonic()
             while not self.any_up:
                 seconds = round(time.monotonic() - since)
-                if self.lent:
+                if self.memory_released:
                     log_line = log.info if seconds < LONG_STEP_SECONDS else log.warning
-                    log_line("memory_lent", seconds=seconds, waiting=self._waiting, fix=LENT_FIX)
+                    log_line(
+                        "memory_lent", seconds=seconds, waiting=self._waiting, fix=RELEASED_FIX
+                    )
                 else:
                     log.warning(
                         "no_sampler_up",

@@ -86,7 +86,7 @@ class RowWarnings:
         more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
         return (
             f"{rows} of {self._tasks} rows also have their answer in {names}{more}, which tool "
-            "services get: remove it from the rows, unless a tool needs it"
+            "services and outside agents get: remove it from the rows, unless one of them needs it"
         )
 
     def sentences(self) -> list[str]:

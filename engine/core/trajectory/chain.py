@@ -178,20 +178,10 @@ def shared_segments(segments: Iterable[Segment], count: int) -> list[Segment]:
     return found
 
 
-def segments_after(segments: Sequence[Segment], shared: int) -> tuple[Segment, ...]:
-    """The segments after the first `shared` tokens, where one of them ends."""
-    position = 0
-    for number, segment in enumerate(segments):
-        if position >= shared:
-            return tuple(segments[number:])
-        position += len(segment.token_ids)
-    return ()
-
-
 def _first(segment: Segment, count: int) -> Segment:
     """At most the first `count` tokens of a segment, not trainable."""
     if len(segment.token_ids) <= count:
-        return replace_fields(segment, trainable=False)
+        return replace_fields(segment, trainable=False) if segment.trainable else segment
     return replace_fields(
         segment,
         token_ids=segment.token_ids[:count],

@@ -22,16 +22,14 @@ from dataclasses import replace as replace_fields
 import msgspec
 from msgspec.structs import replace
 
-from engine.core.trajectory.chain import (
-    Chain,
-    common_prefix,
-    segments_after,
-    shared_segments,
-)
+from engine.core.trajectory.chain import Chain, common_prefix, shared_segments
 from engine.core.trajectory.events import Acted, Asked, Begun, Dropped, Replied, Streamed
 from engine.core.trajectory.partials import with_part
 from engine.types import Generated
-from toolwright.types import Ids, Segment, ids
+from toolwright.types import Ids, Segment, ids, segments_after
+
+ID_BYTES, ACTED_BYTES, SEGMENT_BYTES = 4, 8, 256
+"""Sizes in a record: of an id, of an id with its log-prob, and of a segment beside its ids."""
 
 
 class Node(msgspec.Struct, frozen=True, kw_only=True):
@@ -171,6 +169,21 @@ class Forest(msgspec.Struct, frozen=True, kw_only=True):
         """Number of tokens of all completions, those in progress included."""
         found = (node.acted or node.partial for node in self.nodes if node)
         return sum(len(one.token_ids) for one in found if one)
+
+    @property
+    def record_bytes(self) -> int:
+        """Size that the sequences in a record do not exceed, in bytes. Each has a copy of what it
+        shares. An open completion counts as a sequence with all tokens that it may get."""
+        sizes: dict[int | None, int] = {None: 0}
+        for node in filter(None, self.nodes):
+            asked, acted = node.asked, node.acted
+            count = len(acted.token_ids) if acted else asked.room
+            segments = 1 + len(asked.authors) + (len(acted.versions) if acted else 1)
+            own = ID_BYTES * len(asked.token_ids) + ACTED_BYTES * count + SEGMENT_BYTES * segments
+            sizes[node.number] = sizes[asked.parent] + own
+        ends = [path.nodes[-1].number for path in self._joined_nodes()]
+        ends += [node.number for node in self.nodes if node and node.turn is None]
+        return sum(sizes[number] for number in ends)
 
     def known(self, request: bytes) -> int | None:
         """The newest call with a request digest; None without one."""

@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from engine.core.trajectory.chain import Chain, ImageSlot, segments_after
+from engine.core.trajectory.chain import Chain, ImageSlot
 from engine.core.trajectory.events import (
     Acted,
     Answered,
@@ -51,6 +51,7 @@ from toolwright.types import (
     Ids,
     SamplingParams,
     Segment,
+    segments_after,
 )
 from toolwright.types import Event as Note
 

@@ -30,6 +30,7 @@ from engine.core.text.codec import HuggingFaceCodec, read_config
 from engine.core.tools.services import ToolServices
 from engine.core.tools.tool_file_check import check_tool_files
 from engine.errors import AttemptFailed, StartupError, TaskUnfit
+from engine.offline.check.agents import agent_lines
 from engine.offline.check.budgets import budget_lines
 from engine.offline.check.recipe_warnings import (
     call_warnings,
@@ -39,7 +40,7 @@ from engine.offline.check.recipe_warnings import (
     sampling_warnings,
 )
 from engine.offline.check.remarks import WARNING, remarks
-from engine.offline.check.template_report import template_report
+from engine.offline.check.template_report import agents_report, template_report
 from engine.offline.check.warm_up import warm_up_warnings
 from engine.offline.missing_inputs import producer_of, producer_of_source, stand_in_for_policy
 from engine.serving.evaluation.lane import check_suites, check_tasks
@@ -108,6 +109,9 @@ def check(recipe: Recipe, table: EngineTable, *, connect: bool) -> Iterator[str]
     if codec:
         for is_warning, line in template_report(codec, protocols):
             yield f"{WARNING}{line}" if is_warning else line
+        if any(task.agent is not None for task in recipe.shared.each_task.values()):
+            for is_warning, line in agents_report(codec):
+                yield f"{WARNING}{line}" if is_warning else line
         found = context_warnings(recipe, table, read_config(recipe.resolve(like or first)))
         yield from (WARNING + line for line in found)
     yield from asyncio.run(_sources(recipe, table, protocols, codec))
@@ -116,6 +120,7 @@ def check(recipe: Recipe, table: EngineTable, *, connect: bool) -> Iterator[str]
         for line in asyncio.run(warm_up_warnings(recipe, rendering, codec)):
             yield WARNING + line
     yield from (WARNING + line for line in asyncio.run(check_tool_files(recipe)))
+    yield from agent_lines(recipe)
     if connect:
         yield from asyncio.run(_connect(recipe, table, codec))
     else:
@@ -214,8 +219,10 @@ async def _training_source(
 
 
 def _gives_metadata(recipe: Recipe) -> bool:
-    """Whether tool services get the metadata of tasks."""
-    return bool(recipe.shared.used_tools)
+    """Whether tool services or outside agents get the metadata of tasks."""
+    return bool(recipe.shared.used_tools) or any(
+        task.agent for task in recipe.shared.each_task.values()
+    )
 
 
 def _row_lines(name: str, source: TaskSource, *, gives_metadata: bool) -> Iterator[str]:

@@ -16,6 +16,16 @@ TOOL = "tool"
 """Role of observations for protocols that write no messages after the prompt."""
 
 
+def agents_report(codec: HuggingFaceCodec) -> Iterator[tuple[bool, str]]:
+    """(is a warning, line) pairs: the template's class for what outside agents append."""
+    for role in ("tool", "user"):
+        kind, why = template_class(codec, role)
+        whole = kind == "not splittable"
+        note = "; each request may be rendered as a whole" if whole else ""
+        line = f"chat template, outside agents, role {role!r}: {kind}{f' ({why})' if why else ''}"
+        yield whole, line + note
+
+
 def template_report(
     codec: HuggingFaceCodec, protocols: Mapping[str, Protocol]
 ) -> Iterator[tuple[bool, str]]:

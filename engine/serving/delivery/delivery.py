@@ -3,7 +3,8 @@
 Delivery is at-least-once. The consumer names the last group that it used, gets later groups, and
 acknowledges the groups that its checkpoint holds. This staleness check gives the guarantee of
 docs/understand/staleness.md: segments that fail it carry no loss. A group without anything left to
-train on is dropped, counted, and frees its places. The journal's content stays unchanged.
+train on is dropped, counted, and frees its places. So is a group with a record that no message
+holds. The journal's content stays unchanged.
 """
 
 from __future__ import annotations
@@ -19,7 +20,11 @@ from engine.serving.journal.journal import Journal, StoredGroup
 from engine.serving.telemetry.event_feed import Happened, unheard
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.rpc.errors import ServiceError
+from toolwright.rpc.options import MESSAGE_LIMIT
 from toolwright.types import WeightVersion
+
+MOST_RECORD = MESSAGE_LIMIT - 1024
+"""Largest record of a trajectory, in bytes; a message has a little more."""
 
 log = structlog.get_logger("delivery")
 
@@ -76,11 +81,14 @@ class Delivery:
             for group in groups:
                 after = group.sequence
                 fresh: FreshGroup | None = FreshGroup(group=group)
+                why = "stale"
                 if old := stale_versions(group.versions, version, forks, self._max_staleness):
                     # In a thread: all members are parsed, megabytes for each group.
                     fresh = await asyncio.to_thread(without_stale, group, old)
+                if fresh is not None and max(map(len, fresh.group.members)) > MOST_RECORD:
+                    fresh, why = None, "a record is larger than a message"
                 if fresh is None:
-                    log.info("group_dropped", group=group.id, sequence=group.sequence, why="stale")
+                    log.warning("group_dropped", group=group.id, sequence=group.sequence, why=why)
                     await self._journal.drop(group.sequence)
                     self._lane.changed()
                     self._happened("dropped", group=group.id, sequence=group.sequence)

@@ -10,18 +10,34 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from dataclasses import dataclass
 from functools import partial
 
 from engine.core.rollout.assignment import Assignment, OutsideRun, RolloutContext
 from engine.core.rollout.outside_attempt import OutsideAttempt
 from engine.core.rollout.outside_call import forest_of
 from engine.core.trajectory.log import AttemptLog
-from engine.serving.ingress.keys import Keys
+from engine.serving.ingress.keys import Keys, KeyUse
+from engine.serving.ingress.worker_lives import WorkerLives, holder_of
 from toolwright.recipe import Agent
 
 HELD_S = 30.0
 """Longest time for which a request waits until its attempt goes on, in seconds."""
+_GONE = "the process that started the agent is gone"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wanted:
+    """A worker's request that waits for an attempt. tasks: see `Agents.take`."""
+
+    attempt: asyncio.Future[OutsideAttempt | None]
+    tasks: Collection[str]
+
+    def takes(self, attempt: OutsideAttempt) -> bool:
+        if self.tasks:
+            return attempt.assignment.task.name in self.tasks
+        return not attempt.rules.started_here
 
 
 class Agents:
@@ -32,13 +48,14 @@ class Agents:
         self.keys = keys
         self.durable = durable
         self._waiting = deque[tuple[OutsideAttempt, asyncio.Future[None]]]()
-        self._wanted = dict[str, asyncio.Future[OutsideAttempt | None]]()
+        self._wanted = dict[str, _Wanted]()
         """Requests of workers that wait for an attempt."""
         self._taken = dict[str, str]()
         """Names of attempts that have not ended, by the request that took them."""
         self._live = dict[str, OutsideAttempt]()
         self._expected = dict[str, asyncio.Event]()
         """Attempts that will soon be live; set when one is live or has ended."""
+        self._lives = WorkerLives(self._give_up)
         self._stops = False
 
     def of_task(self, rules: Agent) -> OutsideRun:
@@ -83,20 +100,39 @@ class Agents:
             else:  # it goes on in the engine's next life
                 self.expect([log])
 
-    async def take(self, taker: str, wait: float) -> OutsideAttempt | None:
+    async def take(
+        self, taker: str, wait: float, tasks: Collection[str] = ()
+    ) -> OutsideAttempt | None:
         """An attempt for a worker; None after `wait` seconds without one. Its start is durable.
 
         taker: names the worker's request. A repeated request waits until its attempt goes on.
+        tasks: names of tasks that the worker takes; empty = those whose agents the recipe does not
+        start.
         """
         try:
             async with asyncio.timeout(wait):
                 name = self._taken.get(taker)
-                found = await (self._handed_out(taker) if name is None else self.attempt(name))
+                found = await (
+                    self._handed_out(taker, tasks) if name is None else self.attempt(name)
+                )
         except TimeoutError:
             return None
         if found is not None:
             await self.durable()
         return found
+
+    def seen(self, worker: str, life: str) -> None:
+        """A worker sent a request. Raises LifeOver. life: "" if its agents do not depend on it."""
+        self._lives.seen(worker, life)
+
+    def ended(self, keys: Iterable[str]) -> list[str]:
+        """Keys among `keys` whose attempts have ended, or that this run did not make."""
+        names = {key: self.keys.attempt(key, KeyUse.CALLS) for key in keys}
+        return [
+            key
+            for key, name in names.items()
+            if name is None or not (name in self._live or name in self._expected)
+        ]
 
     async def attempt(self, name: str) -> OutsideAttempt | None:
         """An attempt in progress; None for one that has ended. Waits for an attempt of an earlier
@@ -106,18 +142,19 @@ class Agents:
                 await expected.wait()
         return self._live.get(name)
 
-    async def _handed_out(self, taker: str) -> OutsideAttempt | None:
+    async def _handed_out(self, taker: str, tasks: Collection[str]) -> OutsideAttempt | None:
         """The next attempt that is free; None if an equal request is given up meanwhile."""
         wanted = self._wanted.get(taker)
         if wanted is None:
-            wanted = self._wanted[taker] = asyncio.get_running_loop().create_future()
+            future = asyncio.get_running_loop().create_future()
+            wanted = self._wanted[taker] = _Wanted(attempt=future, tasks=tasks)
         self._hand_out()
         try:
-            return await asyncio.shield(wanted)
+            return await asyncio.shield(wanted.attempt)
         finally:
             self._wanted.pop(taker, None)
-            if not wanted.done():
-                wanted.set_result(None)
+            if not wanted.attempt.done():
+                wanted.attempt.set_result(None)
 
     async def _offer(self, attempt: OutsideAttempt) -> None:
         """Returns when a worker has taken the attempt."""
@@ -133,19 +170,30 @@ class Agents:
 
     def _hand_out(self) -> None:
         """Gives waiting attempts to waiting workers, both in their order."""
-        while self._waiting and self._wanted:
-            attempt, begun = self._waiting.popleft()
-            if begun.done():  # its run was cancelled
+        for entry in list(self._waiting) if self._wanted else ():
+            attempt, begun = entry
+            taker = next((name for name, one in self._wanted.items() if one.takes(attempt)), None)
+            if begun.done() or taker is None:  # its run was cancelled, or no worker takes it
                 continue
-            taker = next(iter(self._wanted))
+            self._waiting.remove(entry)
             attempt.begin(taker)
             self.expect([attempt.log])
             begun.set_result(None)
-            self._wanted.pop(taker).set_result(attempt)
+            self._wanted.pop(taker).attempt.set_result(attempt)
 
     def _started(self, attempt: OutsideAttempt) -> None:
         self._live[attempt.name] = attempt
         self._settled(attempt.name)
+        if not self._lives.holds(attempt.forest.begun.taker):
+            attempt.give_up(_GONE)
+
+    def _give_up(self, holder: str) -> None:
+        """A life of a worker is over: its requests get nothing, and its attempts are given up."""
+        for taker in [name for name in self._wanted if holder_of(name) == holder]:
+            self._wanted.pop(taker).attempt.set_result(None)
+        for attempt in list(self._live.values()):
+            if holder_of(attempt.forest.begun.taker) == holder:
+                attempt.give_up(_GONE)
 
     def _settled(self, name: str) -> None:
         """Lets requests go on that waited for the attempt."""

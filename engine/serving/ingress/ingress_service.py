@@ -19,11 +19,12 @@ from engine.core.rollout.outside_requests import (
 from engine.core.trajectory.forest import Match, Node
 from engine.serving.ingress.agents import Agents
 from engine.serving.ingress.keys import KeyUse
+from engine.serving.ingress.worker_lives import LifeOver, taker
 from engine.types import Codec
 from toolwright import wire
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.common.v1 import trajectory_pb2
-from toolwright.ingress.limits import DIGEST_BYTES, MOST_STOPS
+from toolwright.ingress.limits import DIGEST_BYTES, MOST_STOPS, ids_digest
 from toolwright.ingress.v1 import ingress_pb2 as pb
 from toolwright.ingress.v1 import ingress_pb2_grpc
 from toolwright.rpc.errors import ServiceError, abort, answers_errors
@@ -87,8 +88,10 @@ class IngressServicer(ingress_pb2_grpc.IngressServiceServicer):
     async def Take(self, request: pb.TakeRequest, context: Context) -> pb.TakeResponse:
         if not request.worker:
             raise _unfit("worker is empty", "worker")
+        self._seen(request)
         wait = min(wire.seconds(request.wait), LONGEST_TAKE_WAIT)
-        attempt = await self._agents.take(f"{request.worker}/{request.number}", wait)
+        name = taker(request.worker, request.life, request.number)
+        attempt = await self._agents.take(name, wait, frozenset(request.tasks))
         if attempt is None:
             return pb.TakeResponse()
         keys, task = self._agents.keys, attempt.assignment.task
@@ -102,6 +105,13 @@ class IngressServicer(ingress_pb2_grpc.IngressServiceServicer):
             task=wire.task_to_proto(task),
             context=attempt.context_tokens,
         )
+
+    @answers_errors
+    async def Hold(self, request: pb.HoldRequest, context: Context) -> pb.HoldResponse:
+        if not (request.worker and request.life):
+            raise _unfit("worker or life is empty", "worker, life")
+        self._seen(request)
+        return pb.HoldResponse(ended=self._agents.ended(request.keys))
 
     @answers_errors
     async def Report(self, request: pb.ReportRequest, context: Context) -> pb.ReportResponse:
@@ -133,12 +143,16 @@ class IngressServicer(ingress_pb2_grpc.IngressServiceServicer):
         calls = 0  # it has ended before
         if attempt is not None:
             calls = len(attempt.forest.accepted)
-            failed = request.outcome == pb.OUTCOME_INFRASTRUCTURE
+            lost = request.needs_calls and not calls
+            failed = lost or request.outcome == pb.OUTCOME_INFRASTRUCTURE
+            why = "the agent ended before its first model call" if lost else ""
+            why = ": ".join(filter(None, (why, request.error))) or "infrastructure ended the agent"
             end = AgentEnd(
                 reason=_ENDS[request.outcome],
                 error="" if failed else request.error,
                 answer=request.answer if request.HasField("answer") else None,
-                failure=(request.error or "infrastructure ended the agent") if failed else "",
+                failure=why if failed else "",
+                output=request.output,
             )
             try:
                 await attempt.end(end)
@@ -147,16 +161,29 @@ class IngressServicer(ingress_pb2_grpc.IngressServiceServicer):
         await self._agents.durable()
         return pb.EndedResponse(calls=calls)
 
+    def _seen(self, request: pb.TakeRequest | pb.HoldRequest) -> None:
+        if "/" in request.life:
+            raise _unfit("a life has no /", "life")
+        try:
+            self._agents.seen(request.worker, request.life)
+        except LifeOver as error:
+            raise ServiceError(
+                reasons.ERROR_REASON_NOT_OWNER, str(error), subject=request.worker
+            ) from error
+
     async def _generate(
         self, requests: AsyncIterator[pb.GenerateRequest]
     ) -> AsyncGenerator[pb.GenerateResponse]:
         ask = (await _next(requests, "ask")).ask
         attempt, request = await self._attempt(ask.key, KeyUse.CALLS), _request(ask)
+        if ask.retry:
+            await attempt.unreserved(request.request)
         number = attempt.known(request.request) if ask.retry else None
         if number is None:
             with attempt.reserved(request):
                 match = attempt.match(request)
-                yield pb.GenerateResponse(attached=self._attached(attempt, match))
+                attached = self._attached(attempt, match, verify=ask.verify)
+                yield pb.GenerateResponse(attached=attached)
                 prompt = _prompt((await _next(requests, "prompt")).prompt, self._vocab_size)
                 call = attempt.ask(request, match, prompt)
             number = call.number
@@ -222,7 +249,9 @@ class IngressServicer(ingress_pb2_grpc.IngressServiceServicer):
                     yield pb.GenerateResponse(delta=_delta(node, token_ids[at:], logprobs[at:]))
                     sent[node.number] = len(token_ids)
 
-    def _attached(self, attempt: OutsideAttempt, match: Match | None) -> pb.Attached:
+    def _attached(
+        self, attempt: OutsideAttempt, match: Match | None, *, verify: bool
+    ) -> pb.Attached:
         if match is None:
             return pb.Attached(room=attempt.context_tokens)
         node = match.node
@@ -233,6 +262,7 @@ class IngressServicer(ingress_pb2_grpc.IngressServiceServicer):
             room=max(0, attempt.context_tokens - node.end),
             tokens=node.end,
             turn_ended=not self._ends.isdisjoint(last),
+            ids_digest=ids_digest(attempt.forest.ids(node.number)) if verify else b"",
         )
 
     async def _attempt(self, key: str, *uses: KeyUse) -> OutsideAttempt:

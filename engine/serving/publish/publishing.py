@@ -92,9 +92,9 @@ class Publisher:
         return self._moving.locked()
 
     @property
-    def lent(self) -> bool:
+    def memory_released(self) -> bool:
         """Whether the learner has the samplers' memory."""
-        return self._control.fleet.lent
+        return self._control.fleet.memory_released
 
     @property
     def memory_share(self) -> float:
@@ -146,8 +146,8 @@ class Publisher:
         )
         self._changed(version.step)
         self._evaluation.set_run(await self._journal.first_lineage())
-        self._evaluates_later = self.lent
-        if not self.lent:
+        self._evaluates_later = self.memory_released
+        if not self.memory_released:
             self._evaluation.start(version)
 
     async def publish(
@@ -227,7 +227,7 @@ class Publisher:
         async with self._lock:
             self._allowed(learner)
             version = self.version
-            if not self.lent and not await self._evaluation.idle():
+            if not self.memory_released and not await self._evaluation.idle():
                 raise shutting_down(f"the evaluation of {version} goes on first")
             async with self._moving:
                 self._allowed(learner)
@@ -275,7 +275,7 @@ class Publisher:
                 known=(await self._journal.first_lineage(), *await self._journal.forks()),
                 acknowledged=self._journal.counts.durable_sequence,
             )
-            if not self.lent and not await self._evaluation.idle():
+            if not self.memory_released and not await self._evaluation.idle():
                 raise shutting_down(f"the evaluation of {self.version} goes on first")
             async with self._moving:
                 self._allowed(transport.learner)

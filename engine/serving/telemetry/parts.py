@@ -99,7 +99,9 @@ class PartMetrics:
         self._passed_over = gauge(
             "toolwright_engine_tasks_passed_over", "of this run, in all its lives"
         )
-        self._dropped = gauge("toolwright_engine_dropped_groups", "too old, of this run")
+        self._dropped = gauge(
+            "toolwright_engine_dropped_groups", "too old or too large, of this run"
+        )
         self._turned_away = gauge(
             "toolwright_engine_turned_away_groups", "without a signal, of this run"
         )

@@ -1,6 +1,11 @@
-"""Limits of an outside agent's model calls, for the HTTP half and for the engine."""
+"""Limits and digests of an outside agent's model calls, for the HTTP half and for the engine."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import blake2b
+
+from toolwright.wire import pack
 
 DIGEST_BYTES = 16
 MOST_STOPS = 32
@@ -9,3 +14,8 @@ MOST_AT_ONCE = 16
 """Calls of one trajectory in flight."""
 MOST_RESULT = 1 << 16
 """Characters of a tool's result that the record keeps."""
+
+
+def ids_digest(token_ids: Sequence[int]) -> bytes:
+    """Digest of token ids, `DIGEST_BYTES` long."""
+    return blake2b(pack(token_ids, "i"), digest_size=DIGEST_BYTES).digest()

@@ -55,6 +55,7 @@ def spare_loopback(environment: MutableMapping[str, str]) -> None:
     environment["no_proxy"] = environment["NO_PROXY"] = ",".join(words)
 
 
+agents = partial(_enter, "agents", "agents.cli")
 engine = partial(_enter, "engine", "engine.cli")
 ingress = partial(_enter, "ingress", "ingress.cli")
 learner = partial(_enter, "learner", "learner.cli")

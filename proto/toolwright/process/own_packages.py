@@ -11,7 +11,7 @@ from importlib import util
 from pathlib import Path
 
 OURS = (
-    *("toolwright", "engine", "ingress", "learner", "toolsvc"),
+    *("toolwright", "agents", "engine", "ingress", "learner", "toolsvc"),
     *("memory", "tasks", "console", "bench"),
 )
 _PROTO = Path(__file__).resolve().parents[2]

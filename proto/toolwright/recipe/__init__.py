@@ -13,6 +13,7 @@ open_ports.py   addresses with port 0
 from __future__ import annotations
 
 from toolwright.recipe.models.process_table import ProcessTable as ProcessTable
+from toolwright.recipe.models.shared_tables import AGENTS_ADDRESS as AGENTS_ADDRESS
 from toolwright.recipe.models.shared_tables import ARCHITECTURES as ARCHITECTURES
 from toolwright.recipe.models.shared_tables import INGRESS_ADDRESS as INGRESS_ADDRESS
 from toolwright.recipe.models.shared_tables import MEMORY_ADDRESS as MEMORY_ADDRESS

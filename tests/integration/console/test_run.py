@@ -19,9 +19,11 @@ import pytest
 
 from console.machine.processes import alive
 from console.record.course import CourseRecord, ProcessRecord, read_course
+from tests.support.hosted_agents import ONE_CALL
 from tests.support.net import free_port
 from tests.support.own_run import write_own_run, write_policy
 from tests.support.waiting import blocks
+from toolwright.recipe.reading import registered_tables
 
 pytestmark = pytest.mark.slow
 
@@ -257,3 +259,20 @@ def test_a_reward_that_is_not_there_is_the_engines_sentence_and_no_server_starts
     assert output.splitlines()[-1].startswith("toolwright: ")
     assert "scroe" in output.splitlines()[-1]
     assert {p.name for p in course_of(tmp_path / "run").processes} == {"check"}
+
+
+@pytest.mark.skipif(
+    "agents" not in registered_tables(), reason="[agents] needs a new installation of this package"
+)
+def test_agents_of_a_recipe_start_and_end_with_the_run(tmp_path: Path, policy: Path) -> None:
+    agent = {"kind": "command", "command": ["python", "agent.py"], "sandbox": "none", "at_once": 4}
+    (tmp_path / "agent.py").write_text(ONE_CALL + "say('hello')\n", encoding="utf-8")
+    recipe = write_own_run(tmp_path, policy, task={"agent": agent}, run={"steps": 2})
+    with started("run", str(recipe)) as process:
+        code, output = ended(process)
+    assert code == 0, output
+    run = tmp_path / "run"
+    assert steps(run) == 2
+    names = {one.name for one in course_of(run).processes}
+    assert {"ingress", "agents"} <= names
+    assert not any(alive(p.pid, p.created) for p in course_of(run).processes)

@@ -92,7 +92,7 @@ async def test_figures_lead_to_trajectories_and_logs_follow(tmp_path: Path) -> N
                 with log.open("a", encoding="utf-8") as file:
                     file.write("more\n")
                 await expect(page.locator(".log pre")).to_contain_text("more")
-            for place in ("evaluations", "run", "curves"):
+            for place in ("evaluations", "run", "curves", "timeline"):
                 async with page_of(
                     browser, address, f"run=run&page={place}", width=600, color_scheme="dark"
                 ) as page:

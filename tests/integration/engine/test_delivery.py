@@ -58,6 +58,25 @@ async def test_groups_are_whole_in_order_and_identical_when_asked_again(world: M
     assert len({t.id for g in groups for t in g.members}) == 6
 
 
+async def test_a_group_that_no_message_holds_is_dropped(
+    world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = await world(run=RUN)
+    async with here.engine() as run:
+        await accepted(run, 6)
+        journal = run.engine.journal
+        real = journal.drop
+
+        async def drop_once(sequence: int) -> None:
+            monkeypatch.undo()
+            await real(sequence)
+
+        monkeypatch.setattr(journal, "drop", drop_once)
+        monkeypatch.setattr("engine.serving.delivery.delivery.MOST_RECORD", 10)
+        groups = await run.learner.lease(run.version, count=3)
+    assert [group.info.id for group in groups] == ["g0000001", "g0000002", "g0000003"]
+
+
 async def test_staleness_0_samples_one_batch_a_version(world: MakeWorld) -> None:
     here = await world(run=RUN)
     async with here.engine() as run:

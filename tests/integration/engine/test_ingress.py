@@ -134,6 +134,25 @@ async def test_a_marked_retry_joins_the_call_or_gets_it_again(world: MakeWorld) 
     assert masks == [False, True]  # the later sample took the place of the first
 
 
+async def test_a_marked_retry_does_not_pass_its_request(world: MakeWorld) -> None:
+    here = await world()
+    async with served(here) as (run, client):
+        taken = await client.take()
+        first = await client.ask(taken.key, ["q"])
+        attempt = next(iter(run.engine._agents._live.values()))  # type: ignore[union-attr]
+        await until(lambda: bool(attempt._reserved), "the first request")
+        again = await client.ask(taken.key, ["q"], retry=True)
+        joined = asyncio.create_task(again.completions())
+        await holds_for(0.1, lambda: len(attempt._reserved) == 1, "one call")
+        await first.prompt()
+        await joined
+        await again.reply()
+        await client.end(taken.key)
+        trajectory = await leased(run)
+    assert len(trajectory.sequences) == 1
+    assert len(here.sampler.requests) == 1
+
+
 async def test_a_call_without_a_reader_is_dropped(
     world: MakeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -470,6 +489,26 @@ async def test_calls_that_wait_for_their_prompts_count_as_completions(
         assert refused.value.reason == reasons.ERROR_REASON_TOO_MANY_CALLS
         first.stream.cancel()
         await client.end(taken.key)
+
+
+async def test_a_record_fits_a_message(world: MakeWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine.core.rollout.outside_attempt.MOST_RECORD", 100_000)
+    here = await world()
+    async with served(here, task={"agent": {}, "limits": {"model": 2000, "action": 10}}) as (
+        run,
+        client,
+    ):
+        taken = await client.take()
+        with pytest.raises(ServiceError) as refused:
+            for number in range(16):
+                talk = await client.ask(taken.key, [f"q{number}"], n=4)
+                await talk.prompt("a " * 500)
+                await talk.completions(4)
+                await talk.reply()
+        assert refused.value.reason == reasons.ERROR_REASON_TOO_MANY_CALLS
+        assert await client.end(taken.key) == 4 * number > 8
+        trajectory = await leased(run)
+    assert 50_000 < wire.trajectory_to_proto(trajectory).ByteSize() < 100_000
 
 
 async def test_a_report_that_cannot_be_a_score_is_refused(world: MakeWorld) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
+from pathlib import Path
 from typing import Any
 
+import openai
 import pytest
 from openai import AsyncOpenAI
 
@@ -17,8 +19,10 @@ from tests.integration.engine.conftest import MakeWorld
 from tests.integration.engine.test_ingress import REPORTS, leased, served
 from tests.support.agents import END, TOOLS, call_text
 from tests.support.dialogue import by_turn
+from tests.support.families import write_family
 from tests.support.waiting import until
 from toolwright.chat.tokenizer import ChatTokenizer
+from toolwright.rpc.options import TOKEN_VARIABLE
 from toolwright.types import Author, StopReason
 
 pytestmark = pytest.mark.slow
@@ -69,6 +73,38 @@ async def test_a_conversation_with_tools_is_one_sequence(
     ] * 2
 
 
+@pytest.mark.parametrize(("thinking", "sequences"), [("keep", 1), ("template", 3)])
+async def test_a_template_that_strips_thoughts_forks_only_as_deployed(
+    world: MakeWorld, tmp_path: Path, thinking: str, sequences: int
+) -> None:
+    policy = write_family(tmp_path / "qwen3", "qwen3")
+    codec = HuggingFaceCodec(policy)
+    said = [f"<think>\nhm {number}\n</think>\n\nHello.{END}" for number in range(3)]
+    here = await world(script=by_turn(codec, said, mark="no cat"), policy=policy)
+    make = partial(ChatTokenizer, policy)
+    table = IngressTable.model_validate({"address": "127.0.0.1:0", "thinking": thinking})
+    async with (
+        served(here) as (run, client),
+        served_ingress(make, table, engine=here.tables["run"]["engine"]) as http,
+    ):
+        taken = await client.take()
+        url = f"http://127.0.0.1:{http.port}/t/{taken.key}/v1"
+        messages: list[Any] = [{"role": "user", "content": "q"}]
+        async with AsyncOpenAI(base_url=url, api_key="unused", max_retries=0) as agent:
+            for _ in said:
+                found = await agent.chat.completions.create(model="policy", messages=messages)
+                messages.append({"role": "assistant", "content": found.choices[0].message.content})
+                messages.append({"role": "user", "content": "no cat"})
+        await client.end(taken.key)
+        trajectory = await leased(run)
+    assert len(trajectory.sequences) == sequences
+    written = [s for one in trajectory.sequences for s in one.segments if s.trainable]
+    assert sorted(codec.decode(s.token_ids) for s in written if s.author is Author.MODEL) == said
+    assert [one.parent is None for one in trajectory.sequences] == [True] + [False] * (
+        sequences - 1
+    )
+
+
 async def test_a_reward_by_response_id_is_its_turn_s(
     world: MakeWorld, codec: HuggingFaceCodec
 ) -> None:
@@ -103,6 +139,43 @@ async def test_a_reward_by_response_id_is_its_turn_s(
     assert trajectory.reward == 2
     assert [(part.turn, part.value) for part in trajectory.reward_parts] == [(0, 0.25), (1, 0.5)]
     assert trajectory.metadata["answer"] == "a"
+
+
+async def test_a_driver_submits_takes_rewards_and_ends_over_http(
+    world: MakeWorld, codec: HuggingFaceCodec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = await world(script=by_turn(codec, ["one" + END], mark="no cat"))
+    make = partial(ChatTokenizer, here.tables["policy"]["model"])
+    table = IngressTable(address="127.0.0.1:0")
+    calls_back = {"source": "submitted", "agent": {"reward_from": "callback"}}
+    async with served(here, task=calls_back) as (run, _):
+        monkeypatch.setenv(TOKEN_VARIABLE, "token")
+        async with served_ingress(make, table, engine=here.tables["run"]["engine"]) as http:
+            root = f"http://127.0.0.1:{http.port}"
+            driver = AsyncOpenAI(base_url=f"{root}/v1", api_key="token", max_retries=0)
+            task = {"id": "q1", "prompt": "What?", "answers": ["42"], "metadata": {"a": [1]}}
+
+            async def post(path: str, **body: Any) -> Any:
+                return await driver.post(path, body=body, cast_to=object)
+
+            async with driver:
+                assert await post("/trajectories", tasks=[task]) == {"accepted": 1, "known": 0}
+                assert await post("/trajectories", tasks=[task]) == {"accepted": 0, "known": 1}
+                with pytest.raises(openai.ConflictError):
+                    await post("/trajectories", tasks=[{**task, "prompt": "Another?"}])
+                taken = await post("/trajectories/take", worker="w", number=1, wait=30)
+                assert {key: taken["task"][key] for key in task} == task
+                url = f"{root}{taken['base_path']}"
+                async with AsyncOpenAI(base_url=url, api_key="x", max_retries=0) as agent:
+                    messages: Any = [{"role": "user", "content": taken["task"]["prompt"]}]
+                    await agent.chat.completions.create(model="policy", messages=messages)
+                ended = await post("/trajectories/end", key=taken["key"], outcome="timed_out")
+                assert ended["calls"] == 1
+                reward = f"{root}/t/{taken['reward_key']}/v1/reward"
+                await driver.post(reward, body={"reward": 0.5}, cast_to=object)
+        trajectory = await leased(run)
+    assert (trajectory.task.id, trajectory.reward) == ("q1", 0.5)
+    assert trajectory.stop_reason is StopReason.TRAJECTORY_TIMEOUT
 
 
 async def test_an_engine_that_restarts_delays_a_response(

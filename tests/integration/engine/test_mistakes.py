@@ -9,6 +9,7 @@ from __future__ import annotations
 import http.server
 import json
 import shutil
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -108,6 +109,7 @@ MISTAKES: list[tuple[Prepare, str, str]] = [
     (said(sampler={"api": "openai-chat"}), "for `engine eval`", 'sampler.api = "sglang"'),
     (said(task={"limits": {"model": 10**7}}), "task.limits.model", "lower"),
     (said(run={"engine": "0.0.0.0:50051"}), "0.0.0.0", "bearer token"),
+    (said(task={"agent": {"kind": "command", "command": ["nope"]}}), "'nope'", "install it"),
     (said(run={"max_staleness": 1}), "staleness 0", "above 0 takes 'decoupled'"),
 ]
 
@@ -141,6 +143,13 @@ def test_a_file_that_is_no_recipe(tmp_path: Path, data: bytes | None, fix: str) 
     assert "some.toml" in line
     assert fix in line
     assert_one_line(CliRunner().invoke(learner, ["run", str(file)]), fix)
+
+
+def test_an_agent_without_a_jail_is_warned_of(run: Command) -> None:
+    agent = {"kind": "command", "command": ["python", "-V"], "sandbox": "none", "at_once": 3}
+    said = run.says(task={"agent": agent})
+    assert 'warning: task.agent.sandbox = "none"' in said
+    assert "python -V, at most 3 at a time" in said
 
 
 def test_a_recipe_of_an_editor_of_windows_is_one(run: Command) -> None:
@@ -286,6 +295,38 @@ def test_a_tool_file_that_takes_its_time_is_left_to_the_start(
     result = run("check", tools={"python": {"service": None, "serve": ["tool.py"]}})
     assert result.exit_code == 0, result.output
     assert "warning: tools.python: tool.py takes more than 0.1 s" in result.output
+
+
+IMPORTS = """
+import sys, time
+if "slow.py" in sys.argv:
+    time.sleep(1000)
+if "planet.size=big" in sys.argv:
+    sys.exit("toolsvc: --set planet.size: no number")
+"""
+
+
+@pytest.mark.parametrize("size", ["big", "3"])
+def test_a_slow_tool_file_leaves_the_others_checked(
+    run: Command, monkeypatch: pytest.MonkeyPatch, size: str
+) -> None:
+    where = "engine.core.tools.tool_file_check"
+    monkeypatch.setattr(f"{where}.IMPORT_SECONDS", 3.0)
+    monkeypatch.setattr(f"{where}.CHECK", (sys.executable, "-IS", "-c", IMPORTS))
+    serve = ["slow.py", "tool.py", "--set", f"planet.size={size}"]
+    result = run("check", tools={"python": {"service": None, "serve": serve}})
+    if size == "big":
+        assert sentence(result).startswith("engine: tools.python.serve: --set planet.size")
+    else:
+        assert "warning: tools.python: slow.py takes more than 3 s" in result.output
+        assert "tool.py takes" not in result.output
+
+
+def test_options_of_what_may_be_another_file_are_named(run: Command) -> None:
+    (run.folder / "tool.py").write_text(CONFIGURED, encoding="utf-8")
+    words = ["tool.py", "--set", "planet.size=3", "--set", "moon.size=1", "--cache", "other.py"]
+    output = run("check", tools={"python": {"service": None, "serve": words}}).output
+    assert "tools.python: 'other.py' may be another file: options of its tools are" in output
 
 
 def test_files_among_the_words_of_a_service() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+from asyncio.subprocess import PIPE
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
@@ -16,9 +17,10 @@ from bench.scripted import Timing
 from engine.client import RolloutClient, WatchedEvent
 from engine.errors import RequestFailed
 from engine.offline.remote import tasks_of
+from engine.serving.telemetry.event_feed import LIFE_BITS
 from tests.integration.engine.conftest import MakeWorld, World
 from tests.integration.engine.test_process import process
-from tests.support.engines import finished
+from tests.support.engines import finished, started
 from tests.support.ingress_client import IngressClient
 from tests.support.recipes import PAIR
 from tests.support.waiting import until
@@ -166,6 +168,12 @@ async def test_a_kill_between_submission_and_completion_loses_nothing_and_double
             groups = await learner.lease(count=4)
             assert sorted(group.members[0].task.id for group in groups) == ["t0", "t1", "t2", "t3"]
             assert (await learner.status()).detail["waiting_tasks"] == 0
+            printing = await started("watch", "--engine", address, "--json", stdout=PIPE)
+            assert printing.stdout is not None
+            first = json.loads(await printing.stdout.readline())
+            assert (first["kind"], first["number"]) == ("serving", (2 << LIFE_BITS) + 1)
+            printing.terminate()
+            assert await printing.wait() == 128 + signal.SIGTERM
             await until(lambda: sum(e.kind == "stored" for e in seen) >= 4, "the groups' events")
         watching.cancel()
     kinds = [event.kind for event in seen]

@@ -16,7 +16,7 @@ def agents() -> Path:
     """The environment of the agents; the test is skipped without it."""
     folder = ROOT / ".venv-agents"
     if not (folder / "ready").exists():
-        pytest.skip("there is no .venv-agents: `make test-packages` makes it")
+        pytest.skip("there is no .venv-agents: `make test-agents` makes it")
     return folder
 
 

@@ -1,6 +1,6 @@
 """Agents as they are published, unchanged, play ten calls with tools; each in its own process.
 
-`make test-packages` installs them: constraints/agents.txt, clients/package.json.
+`make test-agents` installs them: constraints/agents.txt, clients/package.json.
 """
 
 from __future__ import annotations

@@ -23,9 +23,8 @@ Command = tuple[tuple[str, ...], tuple[str, ...], Mapping[str, str]]
 
 
 def claude_code(url: str, home: Path) -> Command:
-    words = ("claude", "-p", "--allowedTools", "Bash", "--")
-    more = ("claude", "-p", "--continue", "--allowedTools", "Bash", "--")
-    return (*words, QUESTION), (*more, MORE), {
+    words = ("claude", "-p", "--allowedTools", "Agent,Bash,CronList,Edit,ToolSearch,Write")
+    return (*words, "--", QUESTION), (*words, "--continue", "--", MORE), {
         "ANTHROPIC_BASE_URL": url.removesuffix("/v1"),
         "ANTHROPIC_API_KEY": "unused",
         "ANTHROPIC_MODEL": "policy",
@@ -78,12 +77,27 @@ def says(served: Served, texts: list[str]) -> Callable[[int, int], list[int]]:
     return say
 
 
+DESCRIBED = {"description": "counts"}
+CLAUDE = [
+    written_call("ToolSearch", query="select:CronList"),
+    written_call("CronList"),
+    written_call("Write", file_path="x", content="a"),
+    written_call("Edit", file_path="x", old_string="a", new_string="b"),
+]
+"""It loads a tool in the middle, and adds an argument with its default to the edit."""
+OPENCODE = [
+    written_call("write", filePath="x", content="a"),
+    written_call("edit", filePath="x", oldString="a", newString="b"),
+]
+CODEX = [written_call("multi_agent_v1.close_agent", target="nobody")]
+
+
 @pytest.mark.parametrize(
-    ("client", "tool", "argument", "more"),
+    ("client", "tool", "argument", "more", "others"),
     [
-        (claude_code, "Bash", "command", {"description": "counts"}),
-        (opencode, "bash", "command", {"description": "counts"}),
-        (codex, "exec_command", "cmd", {}),
+        (claude_code, "Bash", "command", DESCRIBED, CLAUDE),
+        (opencode, "bash", "command", DESCRIBED, OPENCODE),
+        (codex, "exec_command", "cmd", {}, CODEX),
     ],
 )
 async def test_two_runs_of_a_session_are_one_sequence(
@@ -94,10 +108,11 @@ async def test_two_runs_of_a_session_are_one_sequence(
     tool: str,
     argument: str,
     more: dict[str, str],
+    others: list[str],
 ) -> None:
     calls = [written_call(tool, **{argument: f"echo {n}"}, **more) for n in range(10)]
     texts = [f"{THOUGHT}I count.\n{calls[0]}", *calls[1:4], f"{THOUGHT}{calls[4]}\n{calls[5]}"]
-    texts += ["Five, <\u00e4>.", f"{THOUGHT}Six.\n{calls[6]}", *calls[7:], "Done."]
+    texts += ["Five, <\u00e4>.", f"{THOUGHT}Six.\n{calls[6]}", *calls[7:], *others, "Done."]
     async with served_agents(qwen, []) as served:
         served.engine.script = says(served, [text + END for text in texts])
         first, second, variables = client(served.url, tmp_path)
@@ -111,7 +126,8 @@ async def test_two_runs_of_a_session_are_one_sequence(
         follows = parents(served)
         assert [follows[number] for number in numbers] == [None, *numbers[:-1]]
         results = [one.text for call in served.engine.calls for one in call.prompt.results]
-        assert [text.split()[-1] for text in results] == [str(n) for n in range(10)]
+        assert [text.split()[-1] for text in results[:10]] == [str(n) for n in range(10)]
+        assert len(results) == 10 + len(others)
 
 
 async def test_claude_code_compacts_a_full_context(agents: Path, tmp_path: Path) -> None:
@@ -134,3 +150,20 @@ async def test_claude_code_compacts_a_full_context(agents: Path, tmp_path: Path)
         assert any(call.reply is None for call in engine.calls)
         assert parents(served)[:4] == [None, 0, 1, None]
         assert summary in served.tokenizer.decode(engine.nodes[-1].prompt)
+
+
+async def test_a_sub_agent_of_claude_code_is_another_agent(
+    agents: Path, qwen: Path, tmp_path: Path
+) -> None:
+    sub = {"description": "counts", "prompt": "Count.", "subagent_type": "general-purpose"}
+    texts = [written_call("Agent", **sub), written_call("Bash", command="echo 1", **DESCRIBED)]
+    async with served_agents(qwen, []) as served:
+        served.engine.script = says(served, [one + END for one in (*texts, "One.", "Done.")])
+        words, _, variables = claude_code(served.url, tmp_path)
+        program = agents / "node_modules/.bin" / words[0]
+        waits = {"CLAUDE_CODE_DISABLE_BACKGROUND_TASKS": "1"}
+        printed = await play(program, *words[1:], cwd=tmp_path, **variables, **waits)
+        assert printed.strip().splitlines()[-1] == "Done."
+        assert parents(served) == [None, None, 1, 0]
+        main, one, other, last = (call.ask.agent for call in served.engine.calls)
+        assert main == last != one == other

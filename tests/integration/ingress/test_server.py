@@ -12,8 +12,9 @@ from typing import Any
 import aiohttp
 import pytest
 
-from ingress import keys, model_call, server
+from ingress import model_call
 from ingress.errors import StartError
+from ingress.http import keys, server
 from tests.support.agents import END, TOOLS, Served, call_text, served_agents
 from tests.support.families import write_family
 from tests.support.policy import write_policy
@@ -105,6 +106,16 @@ async def test_a_wrong_key_is_refused_before_the_body_is_read(served: Served) ->
 async def test_the_engine_checks_a_key_once(served: Served) -> None:
     for _ in range(3):
         assert (await answered(served.url, asking()))[0] == 200
+    assert served.engine.checked == ["key"]
+
+
+async def test_a_key_is_held_while_the_engine_is_away(served: Served) -> None:
+    await served.engine.stop()
+    waiting = asyncio.create_task(answered(served.url, asking()))
+    await asyncio.wait((waiting,), timeout=0.2)
+    assert not waiting.done()
+    await served.engine.start()
+    assert (await waiting)[0] == 200
     assert served.engine.checked == ["key"]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from ingress import reports
+from ingress.http import reports
 from tests.support.agents import END, Served, served_agents
 from toolwright import wire
 from toolwright.ingress.v1 import ingress_pb2 as pb
@@ -135,6 +135,11 @@ async def test_a_driver_takes_and_ends_trajectories(
         assert (status, refused["error"]["code"]) == (429, "no_trajectory")
         for wrong in ({}, {"worker": "w"}, {**asked, "wait": 1e9}):
             assert (await sent(served, "/v1/trajectories/take", wrong, key="token"))[0] == 400
+        for wrong in (
+            *({}, {"tasks": []}, {"tasks": [7]}, {"tasks": [{"id": 7}]}),
+            *({"tasks": [{"answers": [4]}]}, {"tasks": [{"metadata": "x"}]}),
+        ):
+            assert (await sent(served, "/v1/trajectories", wrong, key="token"))[0] == 400
 
 
 @pytest.mark.parametrize("token", ["", "token"])
@@ -143,9 +148,9 @@ async def test_an_agent_takes_and_ends_no_other_trajectory(
 ) -> None:
     monkeypatch.setenv(TOKEN_VARIABLE, token)
     async with served_agents(policy_folder, TEXTS) as served:
-        for path in ("take", "end"):
+        for path in ("", "/take", "/end"):
             for key in ("key", ""):
-                status, _ = await sent(served, f"/v1/trajectories/{path}", {}, key=key)
+                status, _ = await sent(served, f"/v1/trajectories{path}", {}, key=key)
                 assert status == (401 if token else 403)
 
 

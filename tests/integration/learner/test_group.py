@@ -202,6 +202,17 @@ def test_a_worker_that_comes_late_is_freed_and_does_not_look_on(
         socket.create_connection(("127.0.0.1", at.port))
 
 
+def test_a_group_that_does_not_form_names_the_learners_nccl(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(group, "backend", lambda: "nccl")
+    monkeypatch.setattr(torch.cuda.nccl, "version", lambda: (2, 27, 5))
+    at = group.WeightGroup("127.0.0.1", 0, timeout=1.0)
+    with pytest.raises(GroupError, match=r"NCCL 2\.27\.5, and the samplers need the same version"):
+        at.join("other", 2).result(timeout=30.0)
+    at.close()
+
+
 def test_a_run_that_is_taken_ends(tmp_path: Path, model_folder: Path, engine: GroupEngine) -> None:
     taken = ServiceError(reasons.ERROR_REASON_SUPERSEDED, "the run is another learner's")
     engine.fault = once("bucket", 0, refuse(taken))

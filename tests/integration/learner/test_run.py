@@ -123,6 +123,23 @@ def test_samplers_on_the_same_gpu_release_their_memory_for_each_step(
     assert engine.turns == ["publish", "resume", "release", "publish", "release", "publish"]
 
 
+def test_a_step_that_fails_returns_the_memory_of_the_samplers(
+    tmp_path: Path, model_folder: Path, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def improve(*_: Any, **__: Any) -> None:
+        raise RuntimeError("out of memory")
+
+    monkeypatch.setattr(stepping, "improve", improve)
+    recipe = recipe_for(
+        tmp_path, model_folder, engine,
+        **{"run.steps": 2, "run.share_gpu": True, "run.max_staleness": 0,
+           "run.correction": "bypass", "learner.offload": True},
+    )  # fmt: skip
+    with pytest.raises(RuntimeError, match="out of memory"):
+        loop.run(recipe)
+    assert engine.turns == ["publish", "resume", "release", "resume"]
+
+
 def test_states_leave_the_gpu_before_the_samplers_take_their_memory(
     tmp_path: Path, model_folder: Path, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

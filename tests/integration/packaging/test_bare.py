@@ -9,7 +9,17 @@ from toolwright.process.command_line import extras_with, first_sentence, missing
 
 pytestmark = pytest.mark.slow
 
-COMMANDS = ("engine", "ingress", "learner", "toolsvc", "memory", "tasks", "bench", "toolwright")
+COMMANDS = (
+    "agents",
+    "engine",
+    "ingress",
+    "learner",
+    "toolsvc",
+    "memory",
+    "tasks",
+    "bench",
+    "toolwright",
+)
 
 
 @pytest.mark.parametrize("command", COMMANDS)

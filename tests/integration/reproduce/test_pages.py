@@ -17,6 +17,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -27,6 +28,7 @@ from engine.core.text.codec import HuggingFaceCodec
 from tests.integration.learner.seeing import write_seeing_model
 from tests.integration.reproduce.downloads import MAKERS, ROWS, fill
 from tests.integration.verltool.test_whole_recipes import END, speaking
+from tests.support.chat_endpoint import chat_endpoint
 from tests.support.dialogue import said
 from tests.support.docs import DOCS
 from tests.support.policy import write_vision_policy
@@ -41,6 +43,19 @@ LONGEST_S = 900.0
 GIVES_UP = (1, 2, 5)
 PLAN = f"##DAG_LIST\n[(ST1,)]\n##ST1: ask\n1. name the author\n{END}"
 STEP = r"<subtask> ST1: ask</subtask><thinking> known</thinking><answer> \boxed{Ada}</answer>"
+AUTHOR = {
+    "name": "author_of",
+    "description": "the author of a program",
+    "parameters": {
+        "type": "object", "properties": {"program": {"type": "string"}}, "required": ["program"],
+    },
+}  # fmt: skip
+"""The tool that the scripted model makes for every question of MTR."""
+CALL = "<think>so</think><tool_call>{}</tool_call>"
+PLAYED = tuple(
+    CALL.format(json.dumps({"name": "author_of", "arguments": {"program": which}}))
+    for which in ("the first", "the second")
+)
 MARKS = ("vision_start", "vision_end", "image", "video")
 
 FEW = f"""
@@ -102,6 +117,11 @@ def answering(codec: HuggingFaceCodec) -> Callable[[ScriptRequest], Sequence[int
         if request.images:  # a cut one would have other tokens here than in the learner
             return codec.encode(rf"\boxed{{Ada}}{END}")
         text = codec.decode(request.input_ids)
+        if "An example, for other tools" in text:
+            asked = text[text.rindex("flashrag_") :]
+            ways = (*PLAYED, f"<think>so the answer is Ada.</think><answer>Ada</answer>{END}")
+            reply = next(one for one in ways if one not in asked)
+            return codec.encode(reply)[said(codec, asked, reply) :]
         if "tool_star question" in text:
             reply = STEP if PLAN in text else PLAN
             return codec.encode(reply)[said(codec, text, reply) :]
@@ -127,6 +147,14 @@ async def retriever() -> AsyncIterator[str]:
     app.router.add_post("/retrieve", retrieve)
     async with TestServer(app) as server:
         yield str(server.make_url("/retrieve"))
+
+
+def maker_and_actor(request: dict[str, Any]) -> str:
+    """The models behind MTR's tools: one makes AUTHOR for each question, one plays it."""
+    asked = next(one["content"] for one in request["messages"] if one["role"] == "user")
+    returns = {"type": "object", "properties": {"author": {"type": "string"}}}
+    made = [{"type": "function", "function": AUTHOR, "returns": returns}]
+    return json.dumps(made if asked.startswith("Question:") else {"author": "Ada"})
 
 
 def tiny_policy(folder: Path) -> Path:
@@ -167,6 +195,7 @@ async def test_every_command_of_a_page_runs(page: Path, tmp_path: Path) -> None:
     first, rest = commands(page)
     async with (
         retriever() as found,
+        chat_endpoint(maker_and_actor) as tools,
         ScriptedSampler(
             script=answering(codec),
             vocab_size=codec.vocab_size,
@@ -183,8 +212,8 @@ async def test_every_command_of_a_page_runs(page: Path, tmp_path: Path) -> None:
             "SERVED": sampler.url,
             "RETRIEVER": found,
             "SERPER_API_KEY": "none",
-            "ACTOR": "http://127.0.0.1:1/v1",
-            "MAKER": "http://127.0.0.1:1/v1",
+            "ACTOR": tools.url,
+            "MAKER": tools.url,
             "JUDGE": "http://127.0.0.1:1/v1",
         }
         missing = set(EXPORT.findall(first)) - own.keys()

@@ -16,11 +16,11 @@ import pytest
 import structlog.testing
 from google.protobuf.duration_pb2 import Duration
 
-from toolsvc.sandbox import firejail
 from toolsvc.sandbox.config import MIB, Backend, Isolation, SandboxConfig
 from toolsvc.sandbox.errors import SandboxUnavailable
 from toolsvc.sandbox.sandbox import Sandbox
 from toolsvc.sandbox.session import Ending
+from toolwright.jail import firejail
 from toolwright.rpc.channel import call as rpc
 from toolwright.rpc.channel import open_channel
 from toolwright.tool.v1 import tool_pb2 as pb

@@ -224,13 +224,13 @@ while True: pass
 CONTAINER = """
     import asyncio, sys
     sys.path.insert(0, {path!r})
-    import toolsvc.sandbox.firejail
+    import toolwright.jail.firejail
     from toolsvc.sandbox.config import SandboxConfig
     from toolsvc.sandbox.errors import SandboxUnavailable
     from toolsvc.sandbox.sandbox import Sandbox
 
     if {blind!r}:
-        toolsvc.sandbox.firejail._in_container = lambda: False
+        toolwright.jail.firejail._in_container = lambda: False
 
     async def main():
         try:

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from console.cli import app
 from console.compare.page import page
-from console.compare.runs import read_metrics, read_runs
+from console.compare.runs import curve, read_runs
 from console.errors import RecordBroken
 from console.record.run import MOST_RUNS
 
@@ -110,7 +110,7 @@ def test_a_broken_evaluation_costs_itself(tmp_path: Path, more: dict[str, Any]) 
     text = json.dumps({**line, **more}) + "\n" + evaluation(HOSTILE[:150], 3, 0.25)
     (run / "evaluations.jsonl").write_text(text, encoding="utf-8")
     (found,) = read_runs([run])
-    assert [(m.step, m.reward) for own in found.evaluations.values() for m in own] == [(3, 0.25)]
+    assert [(m.step, m.reward) for m in found.record.evaluations] == [(3, 0.25)]
     assert "1 line is no evaluation, the first is line 1" in found.remarks[0]
     ElementTree.fromstring(page([found], window=1).encode())
 
@@ -136,7 +136,7 @@ def test_a_run_that_goes_on_or_was_killed_is_read(tmp_path: Path) -> None:
     with (run / "learner.jsonl").open("a", encoding="utf-8") as file:
         file.write(json.dumps({"step": 4, "reward": 9.0}) + '\n{"step": 5, "rew')
     (found,) = read_runs([run])
-    assert found.curve("reward") == [(1, 0.1), (2, 0.2), (3, 0.3), (4, 9.0), (5, 0.5)]
+    assert curve(found, "reward") == [(1, 0.1), (2, 0.2), (3, 0.3), (4, 9.0), (5, 0.5)]
     assert found.remarks[0].endswith("1 line is no metrics, the first is line 7")
 
 
@@ -152,9 +152,9 @@ def test_a_broken_line_costs_itself(tmp_path: Path, line: bytes) -> None:
     run = write_run(tmp_path / "a", 2)
     before = (run / "learner.jsonl").read_bytes()
     (run / "learner.jsonl").write_bytes(line + b"\n\n" + before)
-    metrics, remarks = read_metrics(run / "learner.jsonl")
-    assert [metrics[step]["reward"] for step in metrics] == [0.1, 0.2]
-    assert len(remarks) == 1 and "the first is line 1" in remarks[0]
+    (found,) = read_runs([run])
+    assert curve(found, "reward") == [(1, 0.1), (2, 0.2)]
+    assert len(found.remarks) == 1 and "the first is line 1" in found.remarks[0]
 
 
 def test_what_is_missing_is_a_sentence(tmp_path: Path) -> None:

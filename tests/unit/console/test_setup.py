@@ -302,6 +302,20 @@ def test_an_ingress_and_a_memory_start_without_an_entry(tmp_path: Path) -> None:
     assert "ingress.address=127.0.0.1:20002" in command.argv
 
 
+def test_agents_that_the_recipe_starts_need_no_table(tmp_path: Path) -> None:
+    agent = {"kind": "command", "command": ["python", "-c", "pass"], "sandbox": "none"}
+    setup = asked(written(tmp_path, task={"agent": agent}))
+    ports = iter(range(20_001, 20_009))
+    addresses = settle(setup.recipe, setup.table, lambda: next(ports))
+    names = [one.name for one in addresses.services]
+    assert names[:2] == ["ingress", "agents"]
+    assert {"ingress.address=127.0.0.1:20001", "agents.address=127.0.0.1:20002"} <= set(
+        addresses.overrides
+    )
+    command = Commands(setup).service(addresses.services[1])
+    assert command.argv[command.argv.index("-m") + 1 :][:2] == ("agents.cli", "serve")
+
+
 def test_whatever_names_what_is_made_moves_with_the_folder(tmp_path: Path) -> None:
     made = [
         {"name": "own", "run": ["python", "own.py"], "makes": "run/own.py"},

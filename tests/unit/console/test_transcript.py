@@ -6,7 +6,7 @@ import json
 
 from console.record.files import sample
 from console.record.types import Record, Sample
-from console.report.suites import Asked
+from console.report.suites import NamedSuite
 from console.report.transcript import (
     LONGEST,
     as_text,
@@ -39,7 +39,7 @@ def test_long_texts_are_shortened_and_say_by_how_much() -> None:
 def test_the_same_questions_before_and_after() -> None:
     rows = [read(at, index) for at in (0, 40) for index in (3, 1, 2, 0)]
     other = [read(at, 0, suite="other") for at in (0, 40)]
-    main = Asked(name="heldout", title="held out", ways={"sampled": "heldout-sampled"})
+    main = NamedSuite(name="heldout", title="held out", ways={"sampled": "heldout-sampled"})
     before, after = before_and_after(Record(samples=(*other, *rows)), main)
     assert [(s.suite, s.step, s.index) for s in (*before, *after)] == [
         ("heldout-sampled", at, index) for at in (0, 40) for index in (0, 1, 2)

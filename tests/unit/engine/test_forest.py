@@ -171,7 +171,9 @@ def test_ten_thousand_histories(cut: int, agent: OutsideAgent) -> None:
 @given(histories())
 def test_a_record_survives_the_wire_and_names_its_forks(agent: OutsideAgent) -> None:
     trajectory = recorded(agent)
-    assert trajectory_from_proto(trajectory_to_proto(trajectory)) == trajectory
+    message = trajectory_to_proto(trajectory)
+    assert trajectory_from_proto(message) == trajectory
+    assert sum(one.ByteSize() for one in message.sequences) <= agent.forest.record_bytes
     named = {one.id: one for one in trajectory.sequences}
     for sequence in trajectory.sequences:
         if sequence.parent is not None:

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from engine.errors import PublishFailed, StartupError
+from engine.serving.fork import fork_from
 from engine.serving.journal import facts
-from engine.serving.journal.fork import fork_from
 from engine.serving.journal.identity import difference, policy_identity
 from engine.serving.journal.journal import Journal
 from engine.serving.journal.schema import FILE_NAME, open_read_only

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -16,7 +17,9 @@ from engine.serving.admission import submitted
 from engine.serving.admission.submitted import Submissions, SubmittedTasks
 from engine.serving.journal.journal import Journal
 from engine.serving.journal.reader import reading
-from tests.unit.engine.test_scheduler import Lane
+from tests.support.waiting import until
+from tests.unit.engine.test_mixed_lane import mixed
+from tests.unit.engine.test_scheduler import Lane, Positions
 from toolwright import wire
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.common.v1 import trajectory_pb2
@@ -159,3 +162,17 @@ async def test_a_journal_of_an_engine_before_submissions_is_used(tmp_path: Path)
     journal = Journal(file)
     assert await submit(submissions(journal), TASK) == 1
     await journal.close()
+
+
+async def test_other_tasks_wait_for_the_one_that_lacks_questions(journal: Journal) -> None:
+    sql = SubmittedTasks(lambda: journal, "sql")
+    made = mixed(journal, sources={"math": Positions(), "sql": cast("Any", sql)})
+    running = asyncio.create_task(made.lane.run())
+    await until(lambda: made.lane.waits_for_task, "the lane to wait")
+    assert made.asked == ["math"]
+    to = Submissions(journal, {"math": Positions(), "sql": sql})
+    await submit(to, replace(TASK, name="sql"))
+    await until(lambda: len(made.asked) == 3, "the batch")
+    assert sorted(made.asked) == ["math", "math", "sql"]
+    made.lane.drain()
+    await running

@@ -135,3 +135,30 @@ def test_results_stand_in_the_order_of_their_calls(sent: str, kept: str) -> None
     given = [USER, said, *map(result, sent), USER, SAID, result("c1"), USER]
     found = in_call_order(given)
     assert list(found) == [USER, said, *map(result, kept), USER, SAID, result("c1"), USER]
+
+
+DEFAULTS = {
+    "type": "object",
+    "properties": {"a": {"default": 1}, "flag": {"default": False}, "c": {"default": None}, "d": 0},
+}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "same"),
+    [
+        ('{"b": [2]}', True),
+        ('{"flag": false, "b": [2], "c": null, "a": 1.0}', True),
+        ('{"a": true, "b": [2]}', False),
+        ('{"flag": 0, "b": [2]}', False),
+        ('{"flag": true, "b": [2]}', False),
+        ('{"b": [2], "d": 0}', False),
+        ('[{"b": [2]}]', False),
+    ],
+)
+def test_an_argument_with_its_default_may_be_left_out(arguments: str, same: bool) -> None:
+    """Claude Code adds `replace_all: false` to an edit."""
+    tool = {"type": "function", "function": {"name": "look", "parameters": DEFAULTS}}
+    reply = reply_digests(digests_of(asked(USER, tools=(tool,)), {}), SAID)
+    sent = replace(SAID, calls=(replace(CALL, arguments=arguments),))
+    again = digests_of(asked(USER, sent, USER, tools=(tool,)), {})
+    assert (again.messages[1] == reply.message) is same

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from ingress.dialects.chat import CHAT
 from ingress.dialects.messages import MESSAGES
+from ingress.dialects.reading import UNSEEN
 from ingress.dialects.responses import RESPONSES
+from ingress.dialects.types import Dialect
 from ingress.errors import ApiError
 from ingress.types import (
     CallEnd,
@@ -75,6 +79,26 @@ def test_a_request_of_anthropic_s_is_read() -> None:
     assert found.tools == (TOOL,)
     assert (found.tool_choice, found.named_tool, found.stops) == ("required", "look", ("x",))
     assert found.sampling == Sampling(max_new_tokens=7)
+
+
+def test_a_deferred_tool_is_shown_where_a_result_refers_to_it() -> None:
+    """Claude Code loads tools so."""
+    tool = {"name": "look", "input_schema": {"type": "object"}}
+    parts = [
+        {"type": "text", "text": "Found: "},
+        {"type": "tool_reference", "tool_name": "look"},
+        {"type": "tool_reference", "tool_name": "gone"},
+    ]
+    result = {"type": "tool_result", "tool_use_id": "c", "content": parts}
+    found = MESSAGES.read(
+        {
+            "messages": [USER, {"role": "user", "content": [result]}],
+            "tools": [{**tool, "defer_loading": True}, {**tool, "name": "search"}],
+        }
+    )
+    assert [one["function"]["name"] for one in found.tools] == ["search"]
+    assert found.later_tools == (TOOL,)
+    assert found.messages[1].text == f'Found: {json.dumps(TOOL)}\n"gone"\n'
 
 
 def test_a_request_of_the_responses_api_is_read() -> None:
@@ -157,6 +181,30 @@ def test_a_tool_of_a_namespace_has_its_name_before_its_own() -> None:
     whole = RESPONSES.reply(request).whole(CallEnd(completions=(complete,), usage=Usage()))
     found = [(item["name"], item.get("namespace")) for item in whole["output"]]
     assert found == [("look", "eyes"), ("look", None), ("other.look", None)]
+
+
+@pytest.mark.parametrize(
+    ("dialect", "body"),
+    [
+        (
+            MESSAGES,
+            {"messages": [{"role": "user", "content": [{"type": "tool_result", "content": [
+                {"type": "text", "text": "a "}, {"type": "image", "source": {}}]}]}]},
+        ),
+        (
+            RESPONSES,
+            {"input": [{"type": "function_call_output", "output": [
+                {"type": "input_text", "text": "a "}, {"type": "input_image", "image_url": ""}]}]},
+        ),
+        (
+            CHAT,
+            {"messages": [{"role": "tool", "content": [
+                {"type": "text", "text": "a "}, {"type": "image_url", "image_url": {}}]}]},
+        ),
+    ],
+)  # fmt: skip
+def test_an_image_in_a_result_is_a_text(dialect: Dialect, body: dict[str, Any]) -> None:
+    assert dialect.read(body).messages[0].text == f"a {UNSEEN}"
 
 
 def test_a_full_context_has_the_numbers_that_claude_code_reads() -> None:

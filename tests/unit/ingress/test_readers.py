@@ -21,7 +21,13 @@ TOOLS = (
             "name": "add",
             "parameters": {
                 "type": "object",
-                "properties": {"a": {"type": "integer"}, "b": {"type": "string"}},
+                "properties": {
+                    "a": {"type": "integer"},
+                    "b": {"type": "string"},
+                    "flag": {"type": "boolean"},
+                    "maybe": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
+                    "words": {"type": ["string", "null"]},
+                },
             },
         },
     },
@@ -68,6 +74,22 @@ CASES: list[tuple[ReaderName, str, list[Piece]]] = [
         "qwen3_xml",
         "<tool_call><function=add><parameter=b>\n\n<b> \n</parameter></function></tool_call>",
         [ReadCall(name="add", arguments=json.dumps({"b": "\n<b> "}))],
+    ),
+    *(
+        (
+            "qwen3_xml",
+            f"<tool_call><function=add><parameter={key}>{text}</parameter></function></tool_call>",
+            [ReadCall(name="add", arguments=json.dumps({key: value}))],
+        )
+        for key, text, value in (
+            ("flag", "True", True),
+            ("flag", "false", False),
+            ("maybe", "7", 7),
+            ("maybe", "None", None),
+            ("words", "null", None),
+            ("words", "True", "True"),
+            ("b", "None", "None"),
+        )
     ),
     ("llama_json", "just {words}", [Words(text="just {words}")]),
     ("llama_json", LLAMA, [ADD]),

@@ -21,8 +21,9 @@ from toolsvc.fleet.hosts import Ready
 from toolsvc.fleet.local.endpoint import EndpointServicer, FrontLink
 from toolsvc.fleet.local.messages import ASK_SESSIONS, LONGEST_LINE, Assignment, Said
 from toolsvc.fleet.running import RunningHost
-from toolsvc.serving import bound, leave, log_to_stderr, make_server, service_name
+from toolsvc.serving import bound, leave, make_server, service_name
 from toolwright.process import loop
+from toolwright.process.stderr_log import log_to_stderr
 from toolwright.rpc.errors import ListenError
 from toolwright.rpc.options import is_unix
 

@@ -17,7 +17,8 @@ from toolsvc.fleet.hosts import BEAT_SECONDS, Ready
 from toolsvc.fleet.ray.certificate import self_signed
 from toolsvc.fleet.running import RunningHost
 from toolsvc.service_config import ServiceConfig
-from toolsvc.serving import log_to_stderr, service_name
+from toolsvc.serving import service_name
+from toolwright.process.stderr_log import log_to_stderr
 from toolwright.rpc.errors import ListenError
 from toolwright.rpc.options import is_local
 

@@ -31,7 +31,7 @@ from toolsvc.plugin.tool import (
 )
 from toolsvc.sandbox.config import MIB, Isolation, SandboxConfig
 from toolsvc.sandbox.errors import SandboxUnavailable
-from toolsvc.sandbox.plan import Account, find_account, is_sandboxed
+from toolsvc.sandbox.plan import find_account, is_sandboxed
 from toolsvc.tools.browser.allow import AllowList
 from toolsvc.tools.browser.arguments import BrowserArguments
 from toolsvc.tools.browser.chromium import BrowserPlan, Chromium, find_program
@@ -40,6 +40,7 @@ from toolsvc.tools.browser.fleet import Berth, BrowserFleet
 from toolsvc.tools.browser.visit import Bounds, Visit
 from toolsvc.tools.browser.words import describe
 from toolsvc.types import Call, JsonCallFormat, Media, Result, SessionInfo
+from toolwright.jail.view import Account
 from toolwright.types import ToolErrorKind
 
 _PATIENCE_SECONDS = 5.0

@@ -31,10 +31,10 @@ from playwright.async_api import Error as PlaywrightError
 
 from toolsvc.errors import first_line
 from toolsvc.sandbox.config import MIB
-from toolsvc.sandbox.plan import Account
 from toolsvc.tools.browser.allow import AllowList
 from toolsvc.tools.browser.errors import BrowserLost, BrowserUnavailable
 from toolsvc.tools.browser.processes import confined, own_memory
+from toolwright.jail.view import Account
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 START_SECONDS = 120.0

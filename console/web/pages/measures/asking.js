@@ -5,12 +5,15 @@ import { ask } from "../api.js";
 
 const LEAST_MS = 1000;
 const REST = 10; // a server that reads for a second is asked again after ten
+const MOST_MS = 20_000;
 
 export class Asking {
-  // heard: called after every answer; `fault` is the error that came in place of the last one.
-  constructor(what, heard) {
+  // heard: called after every answer; `fault` is the error that came in place of the last one. share:
+  // how many such questions one page has at once.
+  constructor(what, heard, share = () => 1) {
     this.what = what;
     this.heard = heard;
+    this.share = share;
     this.answer = null;
     this.fault = null;
     this.rests = 0;
@@ -31,18 +34,14 @@ export class Asking {
     const { asked, state } = this;
     this.busy = true;
     const began = performance.now();
-    try {
-      this.answer = await ask(this.what, asked);
-      this.fault = null;
-    } catch (error) {
-      this.fault = error;
-    }
+    const [answer, fault] = await ask(this.what, asked).then((found) => [found, null], (error) => [this.answer, error]);
     this.busy = false;
     const ended = performance.now();
-    this.rests = ended + Math.max(LEAST_MS, REST * (ended - began));
+    this.rests = ended + Math.min(Math.max(LEAST_MS, this.share() * REST * (ended - began)), MOST_MS);
     if (this.left) return;
-    // A fault holds until the run changes, an answer that another question overtook for nothing.
-    if (asked === this.asked) this.told = this.fault ? state : this.answer.state;
+    if (asked !== this.asked) return void this.now(); // another question overtook this one
+    // A fault holds until the run changes.
+    [this.answer, this.fault, this.told] = [answer, fault, fault ? state : answer.state];
     this.heard();
     this.want(this.asked, this.state);
   }

@@ -1,7 +1,7 @@
 // The curves of a run, and of others beside it: sections of plots, which follow the runs as they grow.
 
 import { Refused } from "../api.js";
-import { fill, h } from "../dom.js";
+import { fill, h, refill } from "../dom.js";
 import { plural, words } from "../format.js";
 import { go, here } from "../place.js";
 import { plain } from "../visible.js";
@@ -89,13 +89,13 @@ export class Curves {
     const all = sections.map(([key]) => key);
     this.labels();
     const open = (key) => (shown ? shown.includes(key) : key !== CLOSED);
-    again(this.parts, sections.map(([key, title]) => chip(title, open(key), "", `section-${key}`, (on) => {
+    refill(this.parts, sections.map(([key, title]) => chip(title, open(key), "", `section-${key}`, (on) => {
       const now = all.filter((one) => (one === key ? on : open(one)));
       go({ ...here(), section: now.length ? now : ["none"] }, { replace: true });
     })));
     this.parts.hidden = sections.length < 2;
     this.others.hidden = this.runs.length < 2;
-    again(this.others, this.runs.map((one, at) => chip(one.name, this.chosen.includes(one), `c${at % COLOURS}`, `with-${at}`, (on) => {
+    refill(this.others, this.runs.map((one, at) => chip(one.name, this.chosen.includes(one), `c${at % COLOURS}`, `with-${at}`, (on) => {
       const names = this.chosen.map(({ name }) => name).filter((name) => name !== this.run && name !== one.name);
       go({ ...here(), with: on ? [...names, one.name] : names }, { replace: true });
     }, one.name === this.run)));
@@ -107,7 +107,7 @@ export class Curves {
     this.label.hidden = !told?.keys.length;
     if (this.label.hidden) return;
     const change = (event) => go({ ...here(), by: event.target.value }, { replace: true });
-    again(this.label, ["by ", h("select", { id: "by", onchange: change }, told.keys.map((key) =>
+    refill(this.label, ["by ", h("select", { id: "by", onchange: change }, told.keys.map((key) =>
       h("option", { value: key, selected: key === told.by }, plain(words(key)))))]);
   }
 
@@ -193,23 +193,10 @@ export class Curves {
     clearTimeout(this.timer);
     this.timer = setTimeout(() => go({ ...here(), find: this.find.value.trim() }, { replace: true }), TYPING_MS);
   }
-
-  key(event) {
-    if (event.key !== "/") return;
-    event.preventDefault();
-    this.find.focus();
-  }
 }
 
 function chip(text, on, colour, id, change, disabled = false) {
   return h("label", { class: "chip", for: id },
     h("input", { type: "checkbox", id, checked: on, disabled, onchange: (event) => change(event.target.checked) }),
     colour && h("i", { class: `swatch ${colour}` }), text);
-}
-
-// Whoever goes through the choices with the keyboard stays where they are.
-function again(element, content) {
-  const id = element.contains(document.activeElement) ? document.activeElement.id : "";
-  fill(element, content);
-  if (id) element.querySelector(`#${CSS.escape(id)}`)?.focus();
 }

@@ -1,7 +1,7 @@
 // Two evaluations of a suite: how many questions got a better or a worse reward, and which.
 
 import { Refused } from "../api.js";
-import { fill, h } from "../dom.js";
+import { fill, h, refill } from "../dom.js";
 import { count, judged, plural, reward } from "../format.js";
 import { address, go, here } from "../place.js";
 import { Asking } from "./asking.js";
@@ -38,9 +38,8 @@ export class Flips {
     if (fault instanceof Refused) return this.failed(fault);
     if (fault) return fill(this.element, h("p", { class: "fault" }, fault.message));
     if (!told.suite) return fill(this.element, h("p", { class: "line" }, "No suite was evaluated twice yet. Questions that change come here then."));
-    const focused = this.element.contains(document.activeElement) ? document.activeElement.id : "";
     const { steps } = told.suites.find(({ name }) => name === told.suite);
-    fill(this.element, h("h1", {}, "Two evaluations"),
+    refill(this.element, h("h1", {}, "Two evaluations"),
       h("p", { class: "filters" },
         choice("suite", told.suites.map(({ name }) => name), told.suite, (suite) => ({ suite, step_from: "", step_to: "" })),
         " step ", choice("step_from", steps, told.before), " → ", choice("step_to", steps, told.after)),
@@ -49,7 +48,6 @@ export class Flips {
       told.rows.length > 0 && h("table", { class: "listed" },
         h("thead", {}, h("tr", {}, ["question", "before", "after"].map((head) => h("th", { scope: "col" }, head)))),
         h("tbody", {}, told.rows.map((row) => this.row(row)))));
-    if (focused) document.getElementById(focused)?.focus();
     return undefined;
   }
 

@@ -2,8 +2,9 @@
 // those that begin meanwhile.
 
 import { Refused } from "../api.js";
-import { fill, h } from "../dom.js";
+import { fill, h, refill } from "../dom.js";
 import { count, figure, moment, plural, span } from "../format.js";
+import { head } from "../heads.js";
 import { address, go, here } from "../place.js";
 import { Asking } from "./asking.js";
 import { range } from "./scale.js";
@@ -61,7 +62,7 @@ export class Runs {
   grown(runs) {
     this.runs = runs;
     for (const { name, measured } of runs) {
-      if (!this.asked.has(name)) this.asked.set(name, new Asking("summary", () => this.heard(name)));
+      if (!this.asked.has(name)) this.asked.set(name, new Asking("summary", () => this.heard(name), () => this.runs.length));
       this.asked.get(name).want({ run: name }, measured || undefined);
     }
     this.show();
@@ -81,10 +82,8 @@ export class Runs {
     const found = this.runs.filter((run) => words.every((word) => said(run).includes(word)));
     const by = COLUMNS.find(([name]) => name && name === sort)?.[3];
     if (by) found.sort((one, other) => compared(by(one, told(one)), by(other, told(other)), descending === "true"));
-    fill(this.heads, h("th", { scope: "col", "aria-label": "compare" }), COLUMNS.map((column) => head(column, sort, descending)));
-    const focused = this.body.contains(document.activeElement) ? document.activeElement.id : "";
-    fill(this.body, found.map((run) => this.row(run, this.asked.get(run.name))));
-    if (focused) document.getElementById(focused)?.focus({ preventScroll: true });
+    refill(this.heads, h("th", { scope: "col", "aria-label": "compare" }), COLUMNS.map(([by, title, kind]) => head({ by, title, kind })));
+    refill(this.body, found.map((run) => this.row(run, this.asked.get(run.name))));
     fill(this.line, found.length < this.runs.length && `${count(found.length)} of ${plural(this.runs.length, "run")}`);
     const names = this.runs.map(({ name }) => name).filter((name) => !this.chosen.size || this.chosen.has(name));
     fill(this.compare, names.length > 1 && h("a", { href: address({ run: names[0], page: "curves", with: names.slice(1) }) },
@@ -104,19 +103,6 @@ export class Runs {
         told && h("span", { class: `badge ${BADGES[told.word]}`, title: told.sentence }, told.word),
         h("span", { class: "quiet path" }, run.folder))));
   }
-
-  key(event) {
-    if (event.key !== "/") return;
-    event.preventDefault();
-    this.find.focus();
-  }
-}
-
-function head([name, title, kind], sort, descending) {
-  const sorted = name && name === sort ? (descending === "true" ? "descending" : "ascending") : null;
-  const turn = () => go({ ...here(), sort: name, descending: sorted === "descending" ? "false" : "true" }, { replace: true });
-  return h("th", { scope: "col", class: kind, "aria-sort": sorted },
-    name ? h("button", { type: "button", onclick: turn }, title, sorted && h("span", { class: "arrow" }, sorted === "descending" ? "↓" : "↑")) : title);
 }
 
 // Unknown values come last in both directions.

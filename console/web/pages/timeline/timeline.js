@@ -1,23 +1,19 @@
 // A step over real time: what its trajectories, the samplers and the learner did, and what to make
 // faster. Without a step in the address it is the newest, and follows the run.
 
-import { ask } from "../api.js";
 import { fill, h } from "../dom.js";
 import { count, moment, plural, span } from "../format.js";
+import { Asking } from "../measures/asking.js";
 import { address, go, here } from "../place.js";
 import { Drawing } from "./drawing.js";
 import { KINDS, parts, percent, sentence, spent } from "./shares.js";
-
-const LEAST_MS = 2000; // between two questions while the run grows
-const REST = 10; // a server that needs a second is asked again after ten
 
 export class Timeline {
   constructor(run, failed) {
     this.run = run;
     this.failed = failed;
     this.told = null;
-    this.generation = null;
-    this.rests = 0;
+    this.asking = new Asking("timeline", () => this.heard());
     this.head = h("div", { class: "steps" });
     this.words = h("div");
     this.drawing = new Drawing((name) => go({ run: this.run, trajectory: name }));
@@ -26,47 +22,32 @@ export class Timeline {
 
   enter(main, place, runs) {
     fill(main, this.element);
-    this.runs = runs;
     this.drawing.element.hidden = true;
-    this.moved(place);
+    this.at = place.at;
+    this.grown(runs);
   }
 
   leave() {
-    clearTimeout(this.timer);
-    this.pending?.abort();
+    this.asking.leave();
     this.drawing.leave();
   }
 
   // The address has changed.
   moved(place) {
     this.at = place.at;
-    this.load();
+    this.asking.want({ run: this.run, step: this.at }, this.generation);
   }
 
-  // The runs have changed.
+  // The runs have changed. A step that is over stays what it is.
   grown(runs) {
-    this.runs = runs;
-    const { generation } = runs.find((one) => one.name === this.run) ?? {};
-    if (generation === this.generation || (this.at && this.told?.ended)) return;
-    clearTimeout(this.timer);
-    this.timer = setTimeout(() => this.load(), Math.max(this.rests - performance.now(), 0));
+    this.generation = runs.find((one) => one.name === this.run)?.generation;
+    if (!this.at || !this.told?.ended) this.moved(this);
   }
 
-  async load() {
-    clearTimeout(this.timer);
-    this.pending?.abort();
-    this.pending = new AbortController();
-    this.generation = this.runs.find((one) => one.name === this.run)?.generation;
-    const began = performance.now();
-    try {
-      this.told = await ask("timeline", { run: this.run, step: this.at }, this.pending.signal);
-      this.show();
-    } catch (error) {
-      if (error.name === "AbortError") return;
-      this.failed(error);
-    }
-    const ended = performance.now();
-    this.rests = ended + Math.max(LEAST_MS, REST * (ended - began));
+  heard() {
+    if (this.asking.fault) return this.failed(this.asking.fault);
+    this.told = this.asking.answer;
+    return this.show();
   }
 
   show() {

@@ -1,7 +1,8 @@
 // The table of trajectories: a page at a time as one scrolls, sorted by a click on a head.
 
 import { Refused, ask } from "../api.js";
-import { fill, h } from "../dom.js";
+import { fill, h, refill } from "../dom.js";
+import { head } from "../heads.js";
 import { Filters } from "./filters.js";
 import { count, judged, plural, reward, seconds, words } from "../format.js";
 import { FILTERS, address, go, here } from "../place.js";
@@ -61,7 +62,7 @@ export class Table {
     const place = here();
     this.asked = question(place);
     this.next = "";
-    this.heads(place);
+    refill(this.head, COLUMNS.map(([by, name, title, kind, hint]) => head({ by, title, kind: `${name} ${kind}`, hint })));
     this.fresh.hidden = true;
     this.generation = this.state.generation;
     this.filters.show(this.choices, place);
@@ -129,17 +130,6 @@ export class Table {
     else fill(this.line, "This run has no trajectories yet. They come here as soon as a group is complete.");
   }
 
-  heads(place) {
-    const sort = place.sort ?? "arrival";
-    const down = (place.descending ?? "true") === "true";
-    fill(this.head, COLUMNS.map(([by, name, title, kind, hint]) => {
-      const sorted = by === sort ? (down ? "descending" : "ascending") : null; // "arrival" is no column
-      const turn = () => go({ ...here(), sort: by, descending: by === sort && down ? "false" : "true" }, { replace: true });
-      return h("th", { scope: "col", class: `${name} ${kind}`, "aria-sort": sorted },
-        by ? h("button", { type: "button", title: hint, onclick: turn }, title, sorted && h("span", { class: "arrow" }, down ? "↓" : "↑")) : title);
-    }));
-  }
-
   row(row) {
     const link = address({ ...here(), trajectory: row.name });
     const cell = (name, ...content) => h("td", { class: name }, content);
@@ -158,12 +148,8 @@ export class Table {
       cell("seconds number", row.seconds ? seconds(row.seconds) : ""));
   }
 
-  // j, k and the arrows go from row to row, / to the search.
+  // j, k and the arrows go from row to row.
   key(event) {
-    if (event.key === "/") {
-      event.preventDefault();
-      return this.filters.element.querySelector("#text")?.focus();
-    }
     const way = { j: 1, ArrowDown: 1, k: -1, ArrowUp: -1 }[event.key];
     if (!way) return undefined;
     const links = [...this.body.querySelectorAll("a")];

@@ -75,14 +75,16 @@ class Article {
     this.choose(place);
   }
 
-  // Shows one sequence. A click on its row keeps the keyboard's place.
+  // Shows one sequence. The list of sequences stays where it was scrolled to, and so does the focus.
   choose(place) {
     const { record, told } = this;
     const focused = this.body.contains(document.activeElement);
     const wanted = Number(place.sequence ?? 1) - 1;
     const number = record.sequences[wanted] ? wanted : 0;
     const shown = { run: place.run, credit: told.credit, whole: () => this.whole(), place };
+    const scrolled = this.body.querySelector(".forest")?.scrollTop;
     fill(this.body, text_of(record, number, shown));
+    if (scrolled) this.body.querySelector(".forest").scrollTop = scrolled;
     if (focused) this.body.querySelector(".tree [aria-current]")?.focus({ preventScroll: true });
   }
 

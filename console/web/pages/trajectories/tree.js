@@ -62,7 +62,7 @@ function list(sequences, number, place) {
   const colours = agents(sequences);
   return h("ol", {}, order.map((at) => {
     const { agent, branch } = sequences[at];
-    const loss = branch.written === 0 ? "the policy wrote nothing" : branch.trained === branch.written ? "" : branch.trained ? `${count(branch.trained)} of them trained` : "not trained";
+    const loss = branch.trained ? branch.trained < branch.written && `${count(branch.trained)} of them trained` : branch.untrained;
     return h("li", {}, h("a", { href: address({ ...place, sequence: String(at + 1) }), "aria-current": at === number ? "true" : null },
       h("span", { class: "label" }, h("i", { class: `swatch c${colours.indexOf(agent) % COLOURS}` }), h("b", {}, String(at + 1)), agent && ` ${agent}`,
         branch.turn !== null && h("span", { class: "quiet" }, ` from turn ${count(branch.turn + 1)},`),

@@ -169,6 +169,7 @@ class Ask(google.protobuf.message.Message):
     STOPS_FIELD_NUMBER: builtins.int
     STREAM_FIELD_NUMBER: builtins.int
     ASIDE_FIELD_NUMBER: builtins.int
+    VERIFY_FIELD_NUMBER: builtins.int
     key: builtins.str
     """Key of the trajectory, from Take."""
     agent: builtins.str
@@ -187,6 +188,8 @@ class Ask(google.protobuf.message.Message):
     """The client streams: the engine sends each part as Delta, unless there is a constraint."""
     aside: builtins.bool
     """The call is served and recorded, and never trained."""
+    verify: builtins.bool
+    """Attached brings the digest of its ids."""
     @property
     def reasoning(self) -> google.protobuf.internal.containers.ScalarMap[builtins.int, builtins.bytes]:
         """Digest of an assistant message's reasoning, by the message's number from 0. Only for messages
@@ -220,9 +223,10 @@ class Ask(google.protobuf.message.Message):
         stops: collections.abc.Iterable[builtins.str] | None = ...,
         stream: builtins.bool = ...,
         aside: builtins.bool = ...,
+        verify: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["constraint", b"constraint", "sampling", b"sampling"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["agent", b"agent", "aside", b"aside", "constraint", b"constraint", "digests", b"digests", "key", b"key", "n", b"n", "reasoning", b"reasoning", "request_digest", b"request_digest", "retry", b"retry", "root", b"root", "sampling", b"sampling", "stops", b"stops", "stream", b"stream"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["agent", b"agent", "aside", b"aside", "constraint", b"constraint", "digests", b"digests", "key", b"key", "n", b"n", "reasoning", b"reasoning", "request_digest", b"request_digest", "retry", b"retry", "root", b"root", "sampling", b"sampling", "stops", b"stops", "stream", b"stream", "verify", b"verify"]) -> None: ...
 
 global___Ask = Ask
 
@@ -267,6 +271,7 @@ class Attached(google.protobuf.message.Message):
     ROOM_FIELD_NUMBER: builtins.int
     TOKENS_FIELD_NUMBER: builtins.int
     TURN_ENDED_FIELD_NUMBER: builtins.int
+    IDS_DIGEST_FIELD_NUMBER: builtins.int
     node: builtins.int
     """Call whose ids the prompt goes on from; absent = a new root."""
     matched: builtins.int
@@ -281,6 +286,8 @@ class Attached(google.protobuf.message.Message):
     """The ids end with the token that ends an assistant's turn: a tail begins after that token. Else
     the tail begins with it.
     """
+    ids_digest: builtins.bytes
+    """BLAKE2b of these ids as little-endian int32, 16 bytes. Only if Ask has `verify`."""
     def __init__(
         self,
         *,
@@ -289,9 +296,10 @@ class Attached(google.protobuf.message.Message):
         room: builtins.int = ...,
         tokens: builtins.int = ...,
         turn_ended: builtins.bool = ...,
+        ids_digest: builtins.bytes = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_node", b"_node", "node", b"node"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_node", b"_node", "matched", b"matched", "node", b"node", "room", b"room", "tokens", b"tokens", "turn_ended", b"turn_ended"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_node", b"_node", "ids_digest", b"ids_digest", "matched", b"matched", "node", b"node", "room", b"room", "tokens", b"tokens", "turn_ended", b"turn_ended"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_node", b"_node"]) -> typing.Literal["node"] | None: ...
 
 global___Attached = Attached
@@ -625,21 +633,35 @@ class TakeRequest(google.protobuf.message.Message):
     WORKER_FIELD_NUMBER: builtins.int
     NUMBER_FIELD_NUMBER: builtins.int
     WAIT_FIELD_NUMBER: builtins.int
+    LIFE_FIELD_NUMBER: builtins.int
+    TASKS_FIELD_NUMBER: builtins.int
     worker: builtins.str
     """The process that takes, stable over its restarts."""
     number: builtins.int
     """Number of the request, chosen by the worker: a repeated one gets the same trajectory."""
+    life: builtins.str
+    """Drawn when the worker starts, without "/". The agents of a life end with it, and the worker
+    sends Hold. Empty = the agents do not depend on the worker.
+    """
     @property
     def wait(self) -> google.protobuf.duration_pb2.Duration: ...
+    @property
+    def tasks(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Names of the tasks that the worker takes; "" names the task of a recipe with one. Empty = the
+        tasks of external agents.
+        """
+
     def __init__(
         self,
         *,
         worker: builtins.str = ...,
         number: builtins.int = ...,
         wait: google.protobuf.duration_pb2.Duration | None = ...,
+        life: builtins.str = ...,
+        tasks: collections.abc.Iterable[builtins.str] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["wait", b"wait"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["number", b"number", "wait", b"wait", "worker", b"worker"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["life", b"life", "number", b"number", "tasks", b"tasks", "wait", b"wait", "worker", b"worker"]) -> None: ...
 
 global___TakeRequest = TakeRequest
 
@@ -684,6 +706,49 @@ class TakeResponse(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["attempt", b"attempt", "callback_key", b"callback_key", "context", b"context", "key", b"key", "reward_key", b"reward_key", "task", b"task", "trajectory_id", b"trajectory_id"]) -> None: ...
 
 global___TakeResponse = TakeResponse
+
+@typing.final
+class HoldRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    WORKER_FIELD_NUMBER: builtins.int
+    LIFE_FIELD_NUMBER: builtins.int
+    KEYS_FIELD_NUMBER: builtins.int
+    worker: builtins.str
+    """As in TakeRequest."""
+    life: builtins.str
+    @property
+    def keys(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Keys of the trajectories whose agents live."""
+
+    def __init__(
+        self,
+        *,
+        worker: builtins.str = ...,
+        life: builtins.str = ...,
+        keys: collections.abc.Iterable[builtins.str] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["keys", b"keys", "life", b"life", "worker", b"worker"]) -> None: ...
+
+global___HoldRequest = HoldRequest
+
+@typing.final
+class HoldResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ENDED_FIELD_NUMBER: builtins.int
+    @property
+    def ended(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Keys of the request whose trajectories have ended: their agents are of no use any more."""
+
+    def __init__(
+        self,
+        *,
+        ended: collections.abc.Iterable[builtins.str] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["ended", b"ended"]) -> None: ...
+
+global___HoldResponse = HoldResponse
 
 @typing.final
 class ReportRequest(google.protobuf.message.Message):
@@ -736,6 +801,8 @@ class EndedRequest(google.protobuf.message.Message):
     OUTCOME_FIELD_NUMBER: builtins.int
     ERROR_FIELD_NUMBER: builtins.int
     ANSWER_FIELD_NUMBER: builtins.int
+    NEEDS_CALLS_FIELD_NUMBER: builtins.int
+    OUTPUT_FIELD_NUMBER: builtins.int
     key: builtins.str
     """Key of the trajectory or its reward key."""
     outcome: global___Outcome.ValueType
@@ -743,6 +810,10 @@ class EndedRequest(google.protobuf.message.Message):
     """Why, for the log; at most 500 characters are kept."""
     answer: builtins.str
     """What the agent gave as its answer; absent without one."""
+    needs_calls: builtins.bool
+    """Without a model call the outcome is OUTCOME_INFRASTRUCTURE."""
+    output: builtins.str
+    """What the agent wrote to its output, for the record; at most 16 Ki characters are kept."""
     def __init__(
         self,
         *,
@@ -750,9 +821,11 @@ class EndedRequest(google.protobuf.message.Message):
         outcome: global___Outcome.ValueType = ...,
         error: builtins.str = ...,
         answer: builtins.str | None = ...,
+        needs_calls: builtins.bool = ...,
+        output: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_answer", b"_answer", "answer", b"answer"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_answer", b"_answer", "answer", b"answer", "error", b"error", "key", b"key", "outcome", b"outcome"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_answer", b"_answer", "answer", b"answer", "error", b"error", "key", b"key", "needs_calls", b"needs_calls", "outcome", b"outcome", "output", b"output"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_answer", b"_answer"]) -> typing.Literal["answer"] | None: ...
 
 global___EndedRequest = EndedRequest

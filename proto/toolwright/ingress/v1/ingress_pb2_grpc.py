@@ -57,6 +57,11 @@ class IngressServiceStub(object):
                 request_serializer=toolwright_dot_ingress_dot_v1_dot_ingress__pb2.TakeRequest.SerializeToString,
                 response_deserializer=toolwright_dot_ingress_dot_v1_dot_ingress__pb2.TakeResponse.FromString,
                 _registered_method=True)
+        self.Hold = channel.unary_unary(
+                '/toolwright.ingress.v1.IngressService/Hold',
+                request_serializer=toolwright_dot_ingress_dot_v1_dot_ingress__pb2.HoldRequest.SerializeToString,
+                response_deserializer=toolwright_dot_ingress_dot_v1_dot_ingress__pb2.HoldResponse.FromString,
+                _registered_method=True)
         self.Report = channel.unary_unary(
                 '/toolwright.ingress.v1.IngressService/Report',
                 request_serializer=toolwright_dot_ingress_dot_v1_dot_ingress__pb2.ReportRequest.SerializeToString,
@@ -97,7 +102,8 @@ class IngressServiceServicer(object):
 
         NOT_FOUND / SESSION_NOT_FOUND: no trajectory has the key. FAILED_PRECONDITION /
         SESSION_CLOSED: the trajectory has ended. INVALID_ARGUMENT / CONTEXT_FULL: the prompt leaves no
-        room. RESOURCE_EXHAUSTED / TOO_MANY_CALLS: the trajectory has 1,024 calls, or 16 in flight.
+        room. RESOURCE_EXHAUSTED / TOO_MANY_CALLS: the trajectory has 1,024 calls, a record of 56 MiB,
+        or 16 calls in flight.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -114,7 +120,15 @@ class IngressServiceServicer(object):
 
     def Take(self, request, context):
         """Hands out a trajectory of an admitted group. Waits at most `wait`; without a trajectory the
-        response has no key. Idempotent by `worker` and `number`.
+        response has no key. Idempotent by `worker`, `life` and `number`.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Hold(self, request, context):
+        """Says which agents of a worker live. The engine gives up attempts that an earlier life of the
+        worker took, and hands out others. A life that sends no Hold for 60 s is over as well.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -152,6 +166,11 @@ def add_IngressServiceServicer_to_server(servicer, server):
                     servicer.Take,
                     request_deserializer=toolwright_dot_ingress_dot_v1_dot_ingress__pb2.TakeRequest.FromString,
                     response_serializer=toolwright_dot_ingress_dot_v1_dot_ingress__pb2.TakeResponse.SerializeToString,
+            ),
+            'Hold': grpc.unary_unary_rpc_method_handler(
+                    servicer.Hold,
+                    request_deserializer=toolwright_dot_ingress_dot_v1_dot_ingress__pb2.HoldRequest.FromString,
+                    response_serializer=toolwright_dot_ingress_dot_v1_dot_ingress__pb2.HoldResponse.SerializeToString,
             ),
             'Report': grpc.unary_unary_rpc_method_handler(
                     servicer.Report,
@@ -253,6 +272,33 @@ class IngressService(object):
             '/toolwright.ingress.v1.IngressService/Take',
             toolwright_dot_ingress_dot_v1_dot_ingress__pb2.TakeRequest.SerializeToString,
             toolwright_dot_ingress_dot_v1_dot_ingress__pb2.TakeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Hold(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toolwright.ingress.v1.IngressService/Hold',
+            toolwright_dot_ingress_dot_v1_dot_ingress__pb2.HoldRequest.SerializeToString,
+            toolwright_dot_ingress_dot_v1_dot_ingress__pb2.HoldResponse.FromString,
             options,
             channel_credentials,
             insecure,

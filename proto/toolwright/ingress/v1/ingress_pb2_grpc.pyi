@@ -49,7 +49,8 @@ class IngressServiceStub:
 
     NOT_FOUND / SESSION_NOT_FOUND: no trajectory has the key. FAILED_PRECONDITION /
     SESSION_CLOSED: the trajectory has ended. INVALID_ARGUMENT / CONTEXT_FULL: the prompt leaves no
-    room. RESOURCE_EXHAUSTED / TOO_MANY_CALLS: the trajectory has 1,024 calls, or 16 in flight.
+    room. RESOURCE_EXHAUSTED / TOO_MANY_CALLS: the trajectory has 1,024 calls, a record of 56 MiB,
+    or 16 calls in flight.
     """
 
     CheckKey: grpc.UnaryUnaryMultiCallable[
@@ -66,7 +67,15 @@ class IngressServiceStub:
         toolwright.ingress.v1.ingress_pb2.TakeResponse,
     ]
     """Hands out a trajectory of an admitted group. Waits at most `wait`; without a trajectory the
-    response has no key. Idempotent by `worker` and `number`.
+    response has no key. Idempotent by `worker`, `life` and `number`.
+    """
+
+    Hold: grpc.UnaryUnaryMultiCallable[
+        toolwright.ingress.v1.ingress_pb2.HoldRequest,
+        toolwright.ingress.v1.ingress_pb2.HoldResponse,
+    ]
+    """Says which agents of a worker live. The engine gives up attempts that an earlier life of the
+    worker took, and hands out others. A life that sends no Hold for 60 s is over as well.
     """
 
     Report: grpc.UnaryUnaryMultiCallable[
@@ -114,7 +123,8 @@ class IngressServiceAsyncStub:
 
     NOT_FOUND / SESSION_NOT_FOUND: no trajectory has the key. FAILED_PRECONDITION /
     SESSION_CLOSED: the trajectory has ended. INVALID_ARGUMENT / CONTEXT_FULL: the prompt leaves no
-    room. RESOURCE_EXHAUSTED / TOO_MANY_CALLS: the trajectory has 1,024 calls, or 16 in flight.
+    room. RESOURCE_EXHAUSTED / TOO_MANY_CALLS: the trajectory has 1,024 calls, a record of 56 MiB,
+    or 16 calls in flight.
     """
 
     CheckKey: grpc.aio.UnaryUnaryMultiCallable[
@@ -131,7 +141,15 @@ class IngressServiceAsyncStub:
         toolwright.ingress.v1.ingress_pb2.TakeResponse,
     ]
     """Hands out a trajectory of an admitted group. Waits at most `wait`; without a trajectory the
-    response has no key. Idempotent by `worker` and `number`.
+    response has no key. Idempotent by `worker`, `life` and `number`.
+    """
+
+    Hold: grpc.aio.UnaryUnaryMultiCallable[
+        toolwright.ingress.v1.ingress_pb2.HoldRequest,
+        toolwright.ingress.v1.ingress_pb2.HoldResponse,
+    ]
+    """Says which agents of a worker live. The engine gives up attempts that an earlier life of the
+    worker took, and hands out others. A life that sends no Hold for 60 s is over as well.
     """
 
     Report: grpc.aio.UnaryUnaryMultiCallable[
@@ -181,7 +199,8 @@ class IngressServiceServicer(metaclass=abc.ABCMeta):
 
         NOT_FOUND / SESSION_NOT_FOUND: no trajectory has the key. FAILED_PRECONDITION /
         SESSION_CLOSED: the trajectory has ended. INVALID_ARGUMENT / CONTEXT_FULL: the prompt leaves no
-        room. RESOURCE_EXHAUSTED / TOO_MANY_CALLS: the trajectory has 1,024 calls, or 16 in flight.
+        room. RESOURCE_EXHAUSTED / TOO_MANY_CALLS: the trajectory has 1,024 calls, a record of 56 MiB,
+        or 16 calls in flight.
         """
 
     @abc.abstractmethod
@@ -202,7 +221,17 @@ class IngressServiceServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[toolwright.ingress.v1.ingress_pb2.TakeResponse, collections.abc.Awaitable[toolwright.ingress.v1.ingress_pb2.TakeResponse]]:
         """Hands out a trajectory of an admitted group. Waits at most `wait`; without a trajectory the
-        response has no key. Idempotent by `worker` and `number`.
+        response has no key. Idempotent by `worker`, `life` and `number`.
+        """
+
+    @abc.abstractmethod
+    def Hold(
+        self,
+        request: toolwright.ingress.v1.ingress_pb2.HoldRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[toolwright.ingress.v1.ingress_pb2.HoldResponse, collections.abc.Awaitable[toolwright.ingress.v1.ingress_pb2.HoldResponse]]:
+        """Says which agents of a worker live. The engine gives up attempts that an earlier life of the
+        worker took, and hands out others. A life that sends no Hold for 60 s is over as well.
         """
 
     @abc.abstractmethod

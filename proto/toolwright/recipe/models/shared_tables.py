@@ -43,6 +43,8 @@ MEMORY_ADDRESS = "127.0.0.1:50071"
 """Address of `memory serve` if the recipe's [memory] table has no other."""
 INGRESS_ADDRESS = "127.0.0.1:50081"
 """Address of `ingress serve` if the recipe's [ingress] table has no other."""
+AGENTS_ADDRESS = "127.0.0.1:0"
+"""Address of `agents serve` if the recipe's [agents] table has no other: any free port."""
 
 API_KEYS = ("model", "key_env", "tokenizer", "observations", "send_stops")
 """Keys of [sampler] that SGLang does not use."""

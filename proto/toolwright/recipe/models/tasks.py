@@ -118,6 +118,35 @@ class Overlong(Table):
 class Agent(Table):
     """Trajectories are written by an agent of its own, which calls the policy as a model server."""
 
+    kind: Literal["external", "command", "function"] = Field(
+        default="external",
+        description="external: agents are started elsewhere; command and function: `agents serve` "
+        "starts them",
+    )
+    command: tuple[str, ...] = Field(
+        default=(),
+        description="an agent's program and its words; files of the recipe's folder may be named "
+        "relative to it",
+    )
+    function: str = Field(
+        default="", description="module:function or ./file.py:function, async: (task, client)"
+    )
+    at_once: int = Field(
+        default=16, ge=1, le=1024, description="agents of one `agents serve` that live at a time"
+    )
+    sandbox: Literal["firejail", "bwrap", "none"] = Field(
+        default="firejail",
+        description="jail of an agent, its network the ingress; none = no jail, with a warning",
+    )
+    folders: tuple[str, ...] = Field(
+        default=(), description="that a jailed agent may read, beside the system's"
+    )
+    retry_exits: tuple[int, ...] = Field(
+        default=(), description="exit codes after which another attempt is made"
+    )
+    environment: dict[str, str] = Field(
+        default_factory=dict, description="of the agent, beside what it always has"
+    )
     reward_from: Literal["recipe", "agent", "callback"] = Field(
         default="recipe",
         description="whose reward counts: task.reward's, the agent's report, or a later report of "
@@ -132,6 +161,26 @@ class Agent(Table):
     sampling: Literal["recipe", "request"] = Field(
         default="recipe", description="whose temperature, top_p, top_k, min_p and penalty count"
     )
+
+    @property
+    def started_here(self) -> bool:
+        """Whether `agents serve` starts the agents."""
+        return self.kind != "external"
+
+    @model_validator(mode="after")
+    def _kind_has_its_key(self) -> Agent:
+        for key in ("command", "function"):
+            if bool(getattr(self, key)) != (self.kind == key):
+                raise ValueError(
+                    f'kind = "{self.kind}" and {key} = {getattr(self, key)!r}: {key} belongs to '
+                    f'kind = "{key}"'
+                )
+        if self.started_here and self.reward_from == "callback":
+            raise ValueError(
+                f'kind = "{self.kind}" and reward_from = "callback": nothing reports later than an '
+                'agent that the host starts; set reward_from to "recipe" or "agent"'
+            )
+        return self
 
 
 class TaskTable(Table):

@@ -3,8 +3,9 @@
 import asyncio
 import sys
 
-import agents
 from openai import AsyncOpenAI
+
+import agents
 
 KINDS = {"chat": agents.OpenAIChatCompletionsModel, "responses": agents.OpenAIResponsesModel}
 
@@ -20,7 +21,12 @@ async def main(url: str, kind: str) -> None:
     agent = agents.Agent(name="a", instructions="Use your tools.", model=model, tools=[look])
     items, text = [{"role": "user", "content": "Where is <|im_end|>?"}], ""
     while text != "Done.":
-        result = await agents.Runner.run(agent, items)
+        if text:  # all runs but the first are streamed
+            result = agents.Runner.run_streamed(agent, items)
+            async for _ in result.stream_events():
+                pass
+        else:
+            result = await agents.Runner.run(agent, items)
         items = [*result.to_input_list(), {"role": "user", "content": "Go on."}]
         text = result.final_output
 

@@ -11,7 +11,7 @@ import pytest
 
 from console.ablate import climbing
 from console.ablate.climbing import ablate
-from console.ablate.ladder import Asked
+from console.ablate.ladder import LadderOptions
 from console.asked.setup import Options
 from console.course.course import Ending
 from tests.support.ladders import climb, ladder, leave, write_recipe
@@ -60,13 +60,13 @@ def figures(folder: Path) -> dict[str, list[str]]:
 def test_all_runs_are_made_once(
     runs: Runs, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert ablate(Asked(recipe=tmp_path, seeds=2)) == 0
+    assert ablate(LadderOptions(recipe=tmp_path, seeds=2)) == 0
     first = [f"{name}/seed-1" for name in ("base", "slow", "no credit")]
     assert runs.made == [*first, *(name.replace("1", "2") for name in first)]
     assert capsys.readouterr().out.splitlines()[-1] == str(tmp_path / "run-ablate/ablate.json")
-    assert ablate(Asked(recipe=tmp_path, seeds=2)) == 0
+    assert ablate(LadderOptions(recipe=tmp_path, seeds=2)) == 0
     assert len(runs.made) == 6
-    assert ablate(Asked(recipe=tmp_path, seeds=3, only=("slow",))) == 0
+    assert ablate(LadderOptions(recipe=tmp_path, seeds=3, only=("slow",))) == 0
     assert runs.made[6:] == ["base/seed-3", "slow/seed-3"]
 
 
@@ -74,7 +74,7 @@ def test_a_run_that_fails_ends_no_other_and_is_told_by_the_exit_code(
     runs: Runs, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     runs.ends = {"slow/seed-1": 1, "no credit/seed-1": 4}
-    assert ablate(Asked(recipe=tmp_path, seeds=2)) == 1
+    assert ablate(LadderOptions(recipe=tmp_path, seeds=2)) == 1
     assert len(runs.made) == 6
     assert figures(tmp_path) == {
         "base": ["done", "done"],
@@ -85,34 +85,34 @@ def test_a_run_that_fails_ends_no_other_and_is_told_by_the_exit_code(
     assert "slow, seed 1: failed (status 1): it ended with 1" in said
     runs.made.clear()
     runs.ends = {"slow/seed-1": 1}
-    assert ablate(Asked(recipe=tmp_path, seeds=2)) == 1
+    assert ablate(LadderOptions(recipe=tmp_path, seeds=2)) == 1
     assert runs.made == ["slow/seed-1"], "nothing to learn from is what it came to"
 
 
 def test_a_signal_ends_the_ladder_and_the_same_command_goes_on(runs: Runs, tmp_path: Path) -> None:
     runs.ends = {"slow/seed-1": 130}
-    assert ablate(Asked(recipe=tmp_path, seeds=1)) == 130
+    assert ablate(LadderOptions(recipe=tmp_path, seeds=1)) == 130
     assert runs.made == ["base/seed-1", "slow/seed-1"]
     assert figures(tmp_path)["slow"] == ["unfinished"]
-    assert ablate(Asked(recipe=tmp_path, seeds=1)) == 130
+    assert ablate(LadderOptions(recipe=tmp_path, seeds=1)) == 130
     assert runs.made[2:] == ["slow/seed-1"]
 
 
 def test_what_refuses_the_recipe_itself_ends_the_ladder(runs: Runs, tmp_path: Path) -> None:
     runs.ends = {"base/seed-1": 2}
-    assert ablate(Asked(recipe=tmp_path, seeds=3)) == 2
+    assert ablate(LadderOptions(recipe=tmp_path, seeds=3)) == 2
     assert runs.made == ["base/seed-1"]
     runs.ends = {"slow/seed-1": 2}
-    assert ablate(Asked(recipe=tmp_path, seeds=1)) == 1
+    assert ablate(LadderOptions(recipe=tmp_path, seeds=1)) == 1
     assert runs.made[1:] == ["base/seed-1", "slow/seed-1", "no credit/seed-1"]
 
 
 def test_a_variation_does_not_begin_without_the_warm_up_of_its_seed(
     runs: Runs, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert ablate(Asked(recipe=tmp_path, seeds=1, only=("base",))) == 0
+    assert ablate(LadderOptions(recipe=tmp_path, seeds=1, only=("base",))) == 0
     (tmp_path / "run-ablate/base/seed-1/warm").rmdir()
-    assert ablate(Asked(recipe=tmp_path, seeds=1)) == 1
+    assert ablate(LadderOptions(recipe=tmp_path, seeds=1)) == 1
     assert runs.made == ["base/seed-1"]
     assert "slow, seed 1: failed (status 1): it begins with" in capsys.readouterr().out
 
@@ -120,9 +120,9 @@ def test_a_variation_does_not_begin_without_the_warm_up_of_its_seed(
 def test_a_run_of_another_recipe_is_refused_before_anything_is_run(
     runs: Runs, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert ablate(Asked(recipe=tmp_path, seeds=1)) == 0
+    assert ablate(LadderOptions(recipe=tmp_path, seeds=1)) == 0
     write_recipe(tmp_path, learner={"optimizer": {"beta2": 0.5}})
     runs.made.clear()
-    assert ablate(Asked(recipe=tmp_path, seeds=2)) == 2
+    assert ablate(LadderOptions(recipe=tmp_path, seeds=2)) == 2
     assert "was begun with learner.optimizer.beta2" in capsys.readouterr().err
     assert runs.made == []

@@ -61,7 +61,10 @@ def test_every_question_has_its_answer(client: TestClient) -> None:
     assert client.get("/api/curves?run=a").json()["steps"] == 0
     split = client.get("/api/split?run=a&by=nothing").json()
     assert (split["keys"], split["by"], split["state"]) == ([], "", run["generation"])
-    assert client.get("/api/about?run=a").json()["state"] == run["measured"]
+    for what in ("flips", "timeline"):
+        assert client.get(f"/api/{what}?run=a").json()["state"] == run["generation"]
+    for what in ("about", "summary"):
+        assert client.get(f"/api/{what}?run=a").json()["state"] == run["measured"]
     told = client.get("/api/trajectory?run=a&name=g0-1").json()
     assert told["record"]["calls"][0]["tool"] == "python"
 

@@ -140,11 +140,18 @@ def test_a_mean_and_its_error_are_those_of_the_rewards(run: Recorded) -> None:
 def test_a_steps_rewards_are_shares_of_bins(run: Recorded) -> None:
     rewards = ((0, 0.0), (0, 1.0), (0, 0.05), (0, 1.0), (4, 0.0), (4, 0.45), (4, float("nan")))
     file = indexed(run, *(labelled(run, n, s, reward=r) for n, (s, r) in enumerate(rewards)))
-    lines = plots(file)["rewards"]["lines"]
-    assert {one["name"]: one["y"] for one in lines} == {
-        "0 to 0.05": [0.5, 0.333333], "0.45": [0.0, 0.333333], "1": [0.5, 0.0],
+    (drawn,) = [one for one in plots(file).values() if one["key"] == "rewards"]
+    shares = {one["name"]: one["y"] for one in drawn["lines"] if any(one["y"])}
+    assert shares == {
+        "0 to 0.2": [0.5, 0.333333], "0.4 to 0.6": [0.0, 0.333333], "0.8 to 1": [0.5, 0.0],
     }  # fmt: skip
-    assert all(one["x"] == [0.0, 4.0] for one in lines)
+    assert all(one["x"] == [0.0, 4.0] for one in drawn["lines"])
+
+
+def test_two_rewards_have_a_bin_each(run: Recorded) -> None:
+    file = indexed(run, *(labelled(run, n, 0, reward=float(n > 0)) for n in range(4)))
+    lines = plots(file)["rewards"]["lines"]
+    assert {one["name"]: one["y"] for one in lines} == {"0": [0.25], "1": [0.75]}
 
 
 def test_rewards_beyond_squares_spoil_no_page(run: Recorded) -> None:

@@ -31,7 +31,9 @@ def test_a_sequence_says_why_it_began_and_whether_it_trains(tmp_path: Path) -> N
     assert [one.turn for one in branches(trajectory)] == [0, 2, 3, 5, 6]
     assert (sample.trained, edited.trained) == (0, edited.written)
     assert [one.row for one in branches(trajectory)] == [0, 1, 3, 2, 4], "a parent over its forks"
-    assert not any(one.trained for one in branches(replace(trajectory, masked=True)))
+    assert (sample.untrained, edited.untrained) == ("superseded", "")
+    masked = branches(replace(trajectory, masked=True))
+    assert {(one.trained, one.untrained) for one in masked} == {(0, "masked")}
 
 
 def test_forks_of_the_engine_have_reasons() -> None:
@@ -48,6 +50,30 @@ def test_forks_of_the_engine_have_reasons() -> None:
         "", WHY["branch"], WHY["sample"], "the first call of another agent",
     ]  # fmt: skip
     assert sum(one.written for one in branches(trajectory)) == trajectory.response_tokens
+
+
+def test_the_first_of_two_samples_is_superseded_if_the_agent_goes_on_from_the_second(
+    tmp_path: Path,
+) -> None:
+    run = Recorded(tmp_path)
+    prompts = ("the same", "the same", "an aside")
+    trajectory = run.trajectory(
+        sequences=tuple(
+            t.Sequence(
+                id=str(number),
+                segments=(
+                    run.segment(t.Author.PROMPT, prompt),
+                    run.segment(t.Author.MODEL, "so", turn=number, trainable=number == 1),
+                ),
+            )
+            for number, prompt in enumerate(prompts)
+        ),
+        events=tuple(
+            t.Event(kind="sequence_forked", turn=turn, data={"cause": "root"}) for turn in (1, 2)
+        ),
+    )
+    assert [one.why for one in branches(trajectory)] == ["", WHY["sample"], WHY["root"]]
+    assert [one.untrained for one in branches(trajectory)] == ["superseded", "", "not trained"]
 
 
 def test_a_rewrite_and_a_branch_of_another_trajectory_have_reasons(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import pytest
 from engine.core.protocols.chat import Chat
 from engine.core.text.codec import HuggingFaceCodec
 from engine.core.text.framing import find_frame, template_class
+from engine.offline.check.template_report import agents_report
 from tests.support.families import FAMILIES, write_family
 
 pytestmark = pytest.mark.quick
@@ -215,3 +216,20 @@ def test_a_template_that_changes_tool_text_is_refused(tmp_path: Path, write: str
     with pytest.raises(ValueError, match=r"changes a tool's text|writes no message of role"):
         Chat().frame(None, codec)
     assert template_class(codec, "tool")[0] == "not splittable"
+
+
+def test_check_prints_the_class_for_what_outside_agents_append(
+    folders: Mapping[str, Path],
+) -> None:
+    said = {
+        name: [*agents_report(HuggingFaceCodec(folders[name]))]
+        for name in ("qwen2_5", "qwen3", "mistral")
+    }
+    begin = "chat template, outside agents, role"
+    assert said["qwen2_5"] == [
+        (False, f"{begin} {role!r}: append-only") for role in ("tool", "user")
+    ]
+    assert said["qwen3"][1][1].startswith(f"{begin} 'user': strips thinking")
+    is_warning, line = said["mistral"][0]
+    assert is_warning
+    assert line.endswith("each request may be rendered as a whole")

@@ -13,6 +13,7 @@ import pytest
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
+from agents.config import AgentsTable
 from console.config import Ablation, ConsoleTable, Prepared, SamplerStart, Service, Words
 from engine.config import EngineTable, Evaluation, RenderTable, Suite
 from engine.core.protocols.chat import Chat
@@ -71,6 +72,7 @@ TABLES: Mapping[str, type[Table]] = {
     "[learner.lora]": Lora,
     "[learner.parallel]": Parallel,
     "[ingress]": IngressTable,
+    "[agents]": AgentsTable,
     "[memory]": MemoryTable,
     "[console]": ConsoleTable,
     "[console.sampler]": SamplerStart,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from console.ablate.ladder import Asked, ladder_of
+from console.ablate.ladder import LadderOptions, ladder_of
 from tests.support.docs import DOCS, example
 from tests.support.docs_names import TABLES, has_key
 from tests.support.recipes import to_toml
@@ -67,7 +67,7 @@ def test_every_variation_changes_what_its_name_says(tmp_path: Path) -> None:
     extends = 'extends = ["presets/vt_search.toml"]\n'
     (tmp_path / "recipe.toml").write_text(extends + to_toml(tables), encoding="utf-8")
     (tmp_path / "ablations.toml").write_text(block, encoding="utf-8")
-    ladder = ladder_of(Asked(recipe=tmp_path / "ablations.toml", seeds=1))
+    ladder = ladder_of(LadderOptions(recipe=tmp_path / "ablations.toml", seeds=1))
     changed = {one.name: set(one.changes) for one in ladder.variations}
     stops = {"task.stops", "task.stops.tool_exception", "task.stops.tool_timeout"}
     assert changed == {

@@ -44,11 +44,11 @@ _PUBLISHED: Mapping[Report, Callable[[str], dict[str, str]]] = {
     "results": read_results,
 }
 
-_PYTEST = re.compile(r"^(PASSED|FAILED|ERROR|XPASS|XFAIL) (\S+?::.+?)(?: - .*)?$", re.MULTILINE)
+# Matched line by line: a search of a whole log of 16 MiB holds the interpreter for a second.
+_PYTEST = re.compile(r"^(PASSED|FAILED|ERROR|XPASS|XFAIL) (\S+?::.+?)(?: - .*)?$")
 _UNITTEST = re.compile(
     r"^(\w+) \(([\w.]+)\)(?:\n(?!\w+ \().*?)? \.\.\. "
-    r"(ok|FAIL|ERROR|skipped|expected failure|unexpected success)\b",
-    re.MULTILINE,
+    r"(ok|FAIL|ERROR|skipped|expected failure|unexpected success)\b"
 )
 _WORDS = {
     "ok": PASSED,
@@ -78,12 +78,18 @@ def read_report(report: Report, output: str) -> dict[str, str]:
 
 
 def _pytest(output: str) -> Iterator[tuple[str, str]]:
-    for status, test in _PYTEST.findall(output):
-        yield test.strip(), status
+    for found in map(_PYTEST.match, output.split("\n")):
+        if found is not None:
+            yield found[2].strip(), found[1]
 
 
 def _unittest(output: str) -> Iterator[tuple[str, str]]:
-    for method, place, word in _UNITTEST.findall(output):
+    lines = output.split("\n")
+    for line, following in zip(lines, (*lines[1:], ""), strict=True):
+        found = _UNITTEST.match(f"{line}\n{following}")
+        if found is None:
+            continue
+        method, place, word = found.groups()
         # Before Python 3.11 the place is that of the class alone.
         test = place if place.endswith(f".{method}") else f"{place}.{method}"
         yield test, _WORDS[word]

@@ -1,4 +1,4 @@
-"""Routes for a user's own driver, which takes trajectories and starts agents for them.
+"""Routes for a user's own driver, which opens and takes trajectories and starts agents for them.
 
 They need the bearer token of the process (`TOOLWRIGHT_TOKEN`), which no agent has. Without one the
 routes refuse: a jailed agent reaches this server too.
@@ -6,23 +6,44 @@ routes refuse: a jailed agent reaches this server too.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from aiohttp import hdrs, web
 
-from ingress.dialects.reading import number_at, text_at, whole_at
+from ingress.dialects.reading import MOST_MESSAGES, number_at, objects, text_at, whole_at
 from ingress.errors import ApiError, wrong
+from ingress.http.reports import end_of
 from ingress.link import EngineLink
-from ingress.reports import end_of
 from toolwright import wire
+from toolwright.common.v1 import trajectory_pb2
 from toolwright.ingress.v1 import ingress_pb2 as pb
+from toolwright.rollout.v1 import rollout_pb2
 from toolwright.rpc.auth import tokens_here
 from toolwright.rpc.options import TOKEN_VARIABLE
+from toolwright.types import Task
 
 LONGEST_WAIT = 60.0
 """Longest wait for a trajectory, in seconds."""
 _MOST_NUMBER = 2**63 - 1
-_TASK_KEYS = ("id", "data_source", "prompt", "messages", "answers", "metadata", "name")
+MOST_TASKS = 1024
+"""Tasks of one request."""
+_TEXT_KEYS = ("id", "data_source", "prompt", "name")
+_TASK_KEYS = (*_TEXT_KEYS, "messages", "answers", "metadata")
+
+
+def _task(given: Mapping[str, Any], where: str) -> trajectory_pb2.Task:
+    """A task of a body. Raises ApiError, which names the wrong key."""
+    answers = given.get("answers") or []
+    if not isinstance(answers, list) or not all(isinstance(one, str) for one in answers):
+        raise wrong(f"{where}.answers", "it must be a list of texts")
+    metadata = given.get("metadata") or {}
+    if not isinstance(metadata, Mapping):
+        raise wrong(f"{where}.metadata", "it must be an object")
+    texts: dict[str, Any] = {key: text_at(given, key, f"{where}.") for key in _TEXT_KEYS}
+    messages = tuple(objects(given, "messages", MOST_MESSAGES))
+    task = Task(**texts, messages=messages, answers=tuple(answers), metadata=metadata)
+    return wire.task_to_proto(task)
 
 
 class DriverRoutes:
@@ -46,6 +67,16 @@ class DriverRoutes:
                 status=401,
                 kind="authentication_error",
             )
+
+    async def open(self, body: Any) -> dict[str, Any]:
+        """Submits {"tasks"} to a recipe with `task.source = "submitted"`. Each task has an "id",
+        and "prompt" or "messages"; a known id is no new task. The numbers of both."""
+        given = objects(body, "tasks", MOST_TASKS)
+        if not given:
+            raise wrong("tasks", "at least one task is needed")
+        tasks = [_task(one, f"tasks[{at}]") for at, one in enumerate(given)]
+        answer = await self._link.submit(rollout_pb2.SubmitTasksRequest(tasks=tasks))
+        return {"accepted": answer.accepted, "known": answer.known}
 
     async def take(self, body: Any) -> dict[str, Any]:
         """A trajectory for {"worker", "number", "wait"}. A repeated number gets the same one.

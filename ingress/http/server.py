@@ -24,19 +24,20 @@ import structlog
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
+from ingress.body_room import BodyRoom
 from ingress.config import ASIDE, POLICY, IngressTable
 from ingress.dialects.chat import CHAT
 from ingress.dialects.completions import COMPLETIONS
 from ingress.dialects.messages import MESSAGES
 from ingress.dialects.responses import RESPONSES
 from ingress.dialects.types import Dialect, Reply, ServerEvent
-from ingress.drivers import DriverRoutes
 from ingress.errors import ApiError
-from ingress.keys import CALLS, REPORT, KeyChecks, Uses, agent_of, key_of
+from ingress.http.drivers import DriverRoutes
+from ingress.http.keys import CALLS, REPORT, KeyChecks, Uses, agent_of, key_of
+from ingress.http.refusals import FAILURES, api_error, json_response, refusal
+from ingress.http.reports import end_of, read_object, report_of
 from ingress.link import BrokenOrder, EngineLink
 from ingress.model_call import Text, prepare
-from ingress.refusals import FAILURES, api_error, json_response, refusal
-from ingress.reports import end_of, read_object, report_of
 from ingress.text.tails import Tails
 from ingress.types import Begun, CallEnd, CallEvent, ModelRequest
 from toolwright.ingress.v1 import ingress_pb2 as pb
@@ -44,6 +45,9 @@ from toolwright.rpc.http_server import HttpServer, body_of
 
 KEEP_ALIVE_SECONDS = 3.0
 MOST_BODY_BYTES = 64 << 20
+MOST_BODIES_BYTES = 2 << 30
+"""Bytes of the bodies of all calls in flight; further requests wait before their bodies are read.
+"""
 RETRY_HEADER = "x-stainless-retry-count"
 """Header of OpenAI's and Anthropic's clients: above 0, the request is a retry."""
 
@@ -81,9 +85,13 @@ class IngressServer(HttpServer):
         self._text = text
         self._table = table
         self._keys = KeyChecks(link)
+        self._bodies = BodyRoom(MOST_BODIES_BYTES)
         self.in_flight = 0
         """Calls that are not answered yet."""
-        app = web.Application(client_max_size=MOST_BODY_BYTES, middlewares=[_in_shape])
+        text.metrics.look_at(lambda: self.in_flight)
+        app = web.Application(
+            client_max_size=MOST_BODY_BYTES, middlewares=[self._counted, _in_shape]
+        )
         for base in ("/v1", "/t/{key}/v1", "/t/{key}/a/{agent}/v1"):
             for path, dialect in DIALECTS.items():
                 app.router.add_post(f"{base}/{path}", self._guarded(self._answer, dialect))
@@ -94,6 +102,7 @@ class IngressServer(HttpServer):
             app.router.add_post(f"{base}/reward", self._guarded(self._reward, CHAT, (REPORT,)))
             app.router.add_post(f"{base}/end", self._guarded(self._end, CHAT, (CALLS, REPORT)))
         drivers = DriverRoutes(link)
+        app.router.add_post("/v1/trajectories", _driven(drivers, drivers.open))
         app.router.add_post("/v1/trajectories/take", _driven(drivers, drivers.take))
         app.router.add_post("/v1/trajectories/end", _driven(drivers, drivers.end))
         app.router.add_get("/health", self._health)
@@ -131,6 +140,14 @@ class IngressServer(HttpServer):
         calls = await self._link.end(end_of(body, caller.key, by_agent=by_agent))
         return json_response({"status": "ended", "calls": calls})
 
+    @web.middleware
+    async def _counted(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        response = await handler(request)
+        resource = request.match_info.route.resource
+        route = resource.canonical.rpartition("/v1/")[2] if resource else "unknown"
+        self._text.metrics.requests.labels(route, response.status).inc()
+        return response
+
     def _guarded(self, answer: Answer, dialect: Dialect, uses: Uses = (CALLS,)) -> Handler:
         """The handler of a route: it checks the key before `answer` reads the body."""
 
@@ -139,8 +156,10 @@ class IngressServer(HttpServer):
             try:
                 key = key_of(request)
                 use = await self._keys.check(key, uses)
+                size = request.content_length
                 with self._keys.request(key):
-                    return await answer(request, dialect, Caller(key, use))
+                    async with self._bodies.of(MOST_BODY_BYTES if size is None else size):
+                        return await answer(request, dialect, Caller(key, use))
             except FAILURES as error:
                 return refusal(api_error(error), dialect.error)
             finally:
@@ -148,7 +167,7 @@ class IngressServer(HttpServer):
 
         return handle
 
-    async def _count(self, request: web.Request, dialect: Dialect, _: Caller) -> web.Response:
+    async def _count(self, request: web.Request, dialect: Dialect, caller: Caller) -> web.Response:
         """Tokens of a request, as the policy's own tokenizer counts them."""
         body = await _body(request)
 
@@ -157,18 +176,18 @@ class IngressServer(HttpServer):
             return len(tails.fresh(asked.messages, asked.tools).token_ids)
 
         try:
-            return json_response({"input_tokens": await self._text.workers.run(count)})
+            tokens = await self._text.workers.run(count, caller.key)
         except (ValueError, RecursionError) as error:
             raise ApiError(str(error)) from error
+        return json_response({"input_tokens": tokens})
 
     async def _answer(
         self, request: web.Request, dialect: Dialect, caller: Caller
     ) -> web.StreamResponse:
         read = partial(_read, dialect)
-        call = await prepare(read, await _body(request), self._text, self._table)
-        events = call.events(
-            self._link, key=caller.key, agent=agent_of(request), retry=_is_retry(request)
-        )
+        key = caller.key
+        call = await prepare(read, await _body(request), self._text, self._table, key=key)
+        events = call.events(self._link, agent=agent_of(request), retry=_is_retry(request))
         reply = dialect.reply(call.request)
         async with aclosing(events):
             if call.request.stream:

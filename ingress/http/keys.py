@@ -8,6 +8,7 @@ Invariants
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,6 +27,8 @@ MOST_REQUESTS = 2 * MOST_AT_ONCE
 """The engine has `MOST_AT_ONCE` calls of a trajectory in flight. A retry may join each of them."""
 MOST_KEYS = 1 << 16
 """Keys whose use is kept."""
+MOST_CHECKS = 64
+"""Keys that the engine checks at a time, so that wrong keys do not hold it up."""
 LONGEST_KEY = 1024
 """Characters of a key."""
 
@@ -40,13 +43,15 @@ class KeyChecks:
         self._link = link
         self._uses: dict[str, pb.KeyUse.ValueType] = {}
         self._requests = Counter[str]()
+        self._room = asyncio.Semaphore(MOST_CHECKS)
 
     async def check(self, key: str, uses: Uses) -> pb.KeyUse.ValueType:
         """The key's use. Waits for an engine that is away. Raises ApiError for a key that is for
         none of the uses, ServiceError for an unknown one."""
         found = self._uses.get(key)
         if found is None:
-            found = await self._link.use_of_key(key)
+            async with self._room:
+                found = await self._link.use_of_key(key)
             if len(self._uses) >= MOST_KEYS:
                 del self._uses[next(iter(self._uses))]
             self._uses[key] = found

@@ -55,6 +55,16 @@ def api_error(error: Exception) -> ApiError:
             )
         case reasons.ERROR_REASON_INVALID_REQUEST:
             return ApiError(error.message)
+        case reasons.ERROR_REASON_CALL_ID_REUSED:
+            return ApiError(error.message, status=409, code="id_reused")
+        case reasons.ERROR_REASON_QUEUE_LIMIT:
+            return ApiError(
+                error.message,
+                status=429,
+                kind="rate_limit_error",
+                code="too_many_tasks",
+                retry_after=1.0,
+            )
     log.warning("call failed", error=str(error))
     return ApiError(str(error), status=500, kind="server_error")
 

@@ -1,7 +1,7 @@
 """The firejail command line of a jail.
 
-firejail hides the listed folders, so the list has every top-level folder that Python does not need.
-Landlock in each session is the allow-list.
+firejail hides the listed folders, so the list has every top-level folder that the program does not
+need. Landlock in each session of a tool service is the allow-list.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 
-from toolsvc.sandbox.plan import JailPlan
+from toolwright.jail.view import View
 
 _SEEN = {
     *("bin", "dev", "etc", "lib", "lib32", "lib64", "libx32", "proc", "run", "sbin", "tmp", "usr"),
@@ -27,33 +27,34 @@ _DENIED = ",".join(
 sessions' own filter denies that too."""
 
 
-def command(plan: JailPlan, open_files: int) -> list[str]:
-    """Command line before the program that runs in the jail."""
+def command(firejail: str, view: View, open_files: int | None = None) -> list[str]:
+    """Command line before the program that runs in the jail. firejail: its path. open_files: most
+    open files of a process; None = as many as the service's."""
     # Left out on purpose: --timeout (its end looks like any other), --deterministic-shutdown (0.1 s
     # a start), --read-only=/ and --restrict-namespaces (both deny the sessions their own user
     # namespace; each session's own filter denies new ones), limits (set for each session). No "--"
     # at the end: firejail would start the program through the account's login shell.
     return [
-        plan.program,
+        firejail,
         "--quiet",
         "--noprofile",
         "--net=none",
-        "--protocol=unix",
+        "--protocol=unix,inet,inet6" if view.loopback else "--protocol=unix",
         "--caps.drop=all",
         "--nonewprivs",
         "--noroot",
         "--nogroups",
         f"--seccomp.drop={_DENIED}",
         "--ipc-namespace",
-        "--private-tmp",
+        f"--whitelist={view.own}" if view.own else "--private-tmp",
         "--private-dev",
         "--private-cwd",
         # Programs such as awk, cc and vi are links by way of alternatives.
-        "--private-etc=alternatives,ld.so.cache,localtime",
-        *(f"--blacklist={path}" for path in hidden_folders(plan.folders)),
+        f"--private-etc={','.join(('alternatives', 'ld.so.cache', 'localtime', *view.etc))}",
+        *(f"--blacklist={path}" for path in hidden_folders(view.folders)),
         # They may belong to the jail's own account.
-        *(f"--read-only={path}" for path in plan.folders),
-        f"--rlimit-nofile={open_files}",
+        *(f"--read-only={path}" for path in view.folders),
+        *(() if open_files is None else (f"--rlimit-nofile={open_files}",)),
     ]
 
 

@@ -1,0 +1,1 @@
+"""HTTP: routes, keys, refusals, rewards and ends of trajectories, routes for drivers."""

@@ -1,0 +1,92 @@
+"""Parts of an agent's jail: named files, addresses, and a jail that locks nothing in."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agents.errors import StartError
+from agents.host import address_of
+from agents.jail import jail, selftest
+from agents.jail.jail import Jail
+from agents.jail.named_files import moved
+from agents.work_folder import base_folder, result_bytes
+from toolwright.jail.view import own_account
+
+pytestmark = pytest.mark.quick
+
+
+def test_files_that_a_jail_hides_are_copied(tmp_path: Path) -> None:
+    recipe, shown, own = (tmp_path / name for name in ("recipe", "shown", "own"))
+    for folder in (recipe, shown, own):
+        folder.mkdir()
+        (folder / "agent.py").write_text(folder.name, encoding="utf-8")
+    words = ["/usr/bin/env", f"{recipe}/agent.py", f"{shown}/agent.py", "--fast", str(recipe)]
+    found = moved(words, (str(shown),), own)
+    assert found == [words[0], f"{own}/agent.py", words[2], "--fast", str(recipe)]
+    assert (own / "agent.py").read_text(encoding="utf-8") == "recipe"
+    assert moved([f"{recipe}/agent.py:play"], (), own) == [f"{own}/agent.py:play"]
+
+
+def test_an_ingress_is_a_plain_url() -> None:
+    assert address_of("http://127.0.0.1:50081") == ("127.0.0.1", 50081)
+    assert address_of("http://[::1]:1") == ("::1", 1)
+    for url in ("127.0.0.1:50081", "https://a:1", "http://a"):
+        with pytest.raises(StartError, match="write the ingress as"):
+            address_of(url)
+
+
+async def test_a_jail_that_locks_nothing_in_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = jail.FIRST.replace("os.kill(-1, signal.SIGKILL)", "pass")  # it would be this machine
+    assert first != jail.FIRST
+    words = [sys.executable, "-I", "-S", "-c", first]
+    monkeypatch.setattr(Jail, "words", lambda _jail, _own: words)
+    bare = Jail(kind="bwrap", program="bwrap", account=own_account(), folders=())
+    with pytest.raises(StartError, match="no pid namespace of its own"):
+        await selftest.examine(bare, tmp_path, tmp_path / "run")
+    shows_the_run = replace(bare, folders=(str(tmp_path),))
+    with pytest.raises(StartError, match="agents would see the run"):
+        await selftest.examine(shows_the_run, tmp_path, tmp_path / "run")
+
+
+def test_bait_is_what_no_shown_folder_needs(tmp_path: Path) -> None:
+    for name in ("a.py", "venv", "run"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "venv" / "bin").mkdir()
+    found = selftest.unseen(tmp_path, [str(tmp_path / "venv" / "bin")])
+    assert found == [str(tmp_path / "a.py"), str(tmp_path / "run")]
+    assert selftest.unseen(tmp_path, [str(tmp_path)]) == []
+    assert selftest.unseen(tmp_path / "none", []) == []
+
+
+def test_only_a_plain_result_file_is_read(tmp_path: Path) -> None:
+    assert result_bytes(tmp_path) is None
+    (tmp_path / "secret").write_text("s", encoding="utf-8")
+    (tmp_path / "result.json").symlink_to(tmp_path / "secret")
+    assert result_bytes(tmp_path) is None
+    (tmp_path / "result.json").unlink()
+    (tmp_path / "result.json").mkdir()
+    assert result_bytes(tmp_path) is None
+    (tmp_path / "result.json").rmdir()
+    (tmp_path / "result.json").write_bytes(b"{}")
+    assert result_bytes(tmp_path) == b"{}"
+
+
+def test_one_host_has_a_base_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with base_folder(tmp_path, "w", jails=False) as base:
+        (base / "left").mkdir()
+        with (
+            pytest.raises(StartError, match="name this one with --worker"),
+            base_folder(tmp_path, "w", jails=False),
+        ):
+            pass
+        with base_folder(tmp_path, "w2", jails=False) as other:
+            assert other != base
+    with base_folder(tmp_path, "w", jails=False) as base:
+        assert [one.name for one in base.iterdir()] == ["lock"]
