@@ -9,7 +9,7 @@ For a tool of one's own:
         "Says it louder."
         return text.upper()
 
-and then `toolsvc serve shout.py`. `docs/tools/index.md` leads through it.
+and then `toolsvc serve shout.py`. `docs/tools/your-own.md` leads through it.
 
 The names are imported when they are used. Processes that parse foreign bytes (`confined`) are
 forked from one that has imported this package, and pay for all that it holds.

@@ -1,7 +1,7 @@
 """The tool: looks one thing up in a shop's list. `toolsvc serve tool.py` serves it by itself.
 
 The policy writes `<look_up> lamp price</look_up>` and reads `<result> 1382</result>`. One parameter
-makes a tag tool; several make a JSON call (docs/tools/index.md).
+makes a tag tool; several make a JSON call (docs/tools/your-own.md).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The tutorial of docs/tools/index.md: its files, the command that serves them, and those whose
+"""The tutorial of docs/tools/your-own.md: its files, the command that serves them, and those whose
 output it shows."""
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import toolsvc
 
-PAGE = Path(toolsvc.__file__).parents[1] / "docs" / "tools" / "index.md"
+PAGE = Path(toolsvc.__file__).parents[1] / "docs" / "tools" / "your-own.md"
 ADDRESS = "127.0.0.1:50061"
 _EXAMPLE = re.compile(r"`(\w+\.py)`:\n\n```python\n(.*?)```\n\n```\n(.*?)```", re.DOTALL)
 

@@ -26,6 +26,6 @@ def branching_warnings(table: Branching | None, tools: Iterable[ToolSpec]) -> li
         return []
     return [
         f"task.branching: no trajectory branches, for {', '.join(fixed)} cannot be forked; all of "
-        "a group begin at the prompt. Give the tool a `fork` (docs/tools/index.md), or leave it or "
-        "[task.branching] out"
+        "a group begin at the prompt. Give the tool a `fork` (docs/tools/your-own.md), or leave it "
+        "or [task.branching] out"
     ]

@@ -1,4 +1,4 @@
-"""The tutorial of docs/tools/index.md, word for word: served, and called by its own commands."""
+"""The tutorial of docs/tools/your-own.md, word for word: served, and called by its own commands."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,5 +1,5 @@
-"""The examples of docs/tools/index.md are tools; tests/integration/toolsvc/test_docs.py calls them.
-That of docs/tools/built-in.md is registered by test_registry.py."""
+"""The examples of docs/tools/your-own.md are tools; tests/integration/toolsvc/test_docs.py calls
+them. That of docs/tools/built-in.md is registered by test_registry.py."""
 
 from pathlib import Path
 
