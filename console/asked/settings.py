@@ -80,8 +80,7 @@ def _protocol(table: object) -> dict[str, object]:
 
 
 def _is_address(key: str) -> bool:
-    first, *_, last = key.split(".")
-    return first == "tools" and last == "service"
+    return key.startswith("tools.") and key.endswith(".service")
 
 
 def _code(folder: Path) -> dict[str, str]:

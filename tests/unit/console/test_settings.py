@@ -196,6 +196,12 @@ def test_a_start_says_what_it_uses_though_it_is_old(
     assert json.loads((warm.parent / "console/made/render-render.json").read_text(encoding="utf-8"))
 
 
+def test_an_empty_table_is_no_setting(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file.write_text(f"{file.read_text(encoding='utf-8')}\n[ingress]\n", encoding="utf-8")
+    make_all(asked(file))
+    assert "warning" not in start(Options(recipe=file), monkeypatch)
+
+
 def test_what_was_put_there_by_hand_stays(file: Path) -> None:
     setup = asked(file)
     make_all(setup)
