@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -143,12 +144,27 @@ def _written(path: Path, embedder: str) -> sqlite3.Connection:
     check_regular(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     db = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
-    db.execute("PRAGMA journal_mode = WAL")
+    _to_wal(db)
     db.execute("PRAGMA synchronous = FULL")
     db.executescript(_SCHEMA)
     check_tables(db, _SCHEMA)
     db.execute("INSERT OR IGNORE INTO meta VALUES ('embedder', ?)", (embedder,))
     return db
+
+
+def _to_wal(db: sqlite3.Connection) -> None:
+    """Several processes may open a new file at once. SQLite's timeout does not cover this change:
+    it is refused at once while another process makes it."""
+    until = time.monotonic() + BUSY_S
+    while True:
+        try:
+            db.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+                raise
+            time.sleep(0.01)
+        else:
+            return
 
 
 def _read_only(path: Path) -> sqlite3.Connection:

@@ -50,7 +50,7 @@ def held() -> Held:
         children=len(psutil.Process().children(recursive=True)),
         descriptors=len(os.listdir("/proc/self/fd")),
         mounts=len(Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines()),
-        firejail=sum(_registered(child.pid) for child in psutil.Process().children(recursive=True)),
+        firejail=sum(_registered(child) for child in psutil.Process().children(recursive=True)),
     )
 
 
@@ -78,10 +78,13 @@ async def check_all_gone(before: Held, folders_before: set[str]) -> None:
     assert folders() <= folders_before
 
 
-def _registered(pid: int) -> bool:
-    return os.path.exists(f"/run/firejail/sandbox/{pid}") or os.path.exists(
-        f"/run/firejail/name/{pid}"
-    )
+def _registered(child: psutil.Process) -> bool:
+    """Whether firejail has files of a child. Files of a dead firejail may have another's number."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return child.name() == "firejail" and any(
+            os.path.exists(f"/run/firejail/{kind}/{child.pid}") for kind in ("sandbox", "name")
+        )
+    return False
 
 
 class HeldInJails(NamedTuple):

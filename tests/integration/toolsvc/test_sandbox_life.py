@@ -299,6 +299,8 @@ def test_it_works_as_an_ordinary_user(backend: Backend) -> None:
         (library / process).mkdir(parents=True)
         for name in ("backoff.py", "sockets.py"):  # all that it imports from there
             shutil.copy(REPOSITORY / "proto" / process / name, library / process / name)
+        jail = Path("toolwright") / "jail"
+        shutil.copytree(REPOSITORY / "proto" / jail, library / jail)
         shutil.copytree(Path(structlog.__file__).parent, library / "structlog")
         for path in [library, *library.rglob("*")]:
             path.chmod(0o755 if path.is_dir() else 0o644)

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from tests.support.process_states import process_states
 from tests.support.recipes import part_of
 from tests.support.trajectory import Trajectory, said
 from toolsvc.host.host import Host
 from toolsvc.types import Result
 
 PART = part_of(Path(__file__).resolve().parents[3] / "recipes/verltool/swe")
+SLOW_S = 30.0
+"""Time of a call after which the processes are written to the output, which a failure shows."""
 PROBLEMS = {one.name: one for one in PART("world/problems.problems")()}
 
 
@@ -45,7 +49,10 @@ async def played(host: Host, name: str, part: str, cheat: str = "", judged: str 
     task = {"repository": f"{name}.tar", "verification": judged or name}
     session = Trajectory(host, "swe", task)
     for message in PART("world/parts.messages")(part, cheat, PROBLEMS[name]):
-        result = await session.act(message, run_limit=60.0)
+        acting = asyncio.ensure_future(session.act(message, run_limit=60.0))
+        if not (await asyncio.wait((acting,), timeout=SLOW_S))[0]:
+            print(f"{name} {part} {cheat}: a call takes long\n{process_states()}")
+        result = await acting
         assert result.error is None, said(result)
     assert result.done
     return result
