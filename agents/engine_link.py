@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any, TypeVar, cast
+from collections.abc import Iterable, Sequence
+from typing import cast
 
 import grpc.aio
 import structlog
@@ -14,7 +13,6 @@ from toolwright import wire
 from toolwright.common.v1 import trajectory_pb2
 from toolwright.ingress.v1 import ingress_pb2 as pb
 from toolwright.ingress.v1 import ingress_pb2_grpc
-from toolwright.rpc.channel import call
 from toolwright.rpc.retrying import Retry
 
 TAKE_S = 20.0
@@ -25,7 +23,6 @@ QUIET_S = 1.0
 """Length of an outage that is not logged, in seconds."""
 
 log = structlog.get_logger("agents")
-Response = TypeVar("Response")
 
 
 class EngineLink:
@@ -39,8 +36,7 @@ class EngineLink:
         )
         self._worker = worker
         self._life = life
-        self._retry = Retry(
-            lambda: math.inf,
+        self._retry = Retry.endless(
             lambda why, waited: log.info("engine does not answer", seconds=waited, error=why),
             quiet_s=QUIET_S,
         )
@@ -54,12 +50,14 @@ class EngineLink:
             wait=wire.duration(TAKE_S),
             tasks=tasks,
         )
-        return await self._call(self._stub.Take, request)
+        return await self._retry.answer(self._stub.Take, request, timeout=TIMEOUT_S)
 
     async def hold(self, keys: Iterable[str]) -> Sequence[str]:
         """Says which trajectories have living agents. Returns the keys of those that have ended."""
         request = pb.HoldRequest(worker=self._worker, life=self._life, keys=keys)
-        response: pb.HoldResponse = await self._call(self._stub.Hold, request)
+        response: pb.HoldResponse = await self._retry.answer(
+            self._stub.Hold, request, timeout=TIMEOUT_S
+        )
         return response.ended
 
     async def report(self, key: str, result: Result) -> None:
@@ -69,7 +67,7 @@ class EngineLink:
             for name, value in result.parts.items()
         ]
         request = pb.ReportRequest(key=key, reward=result.reward, parts=parts)
-        await self._call(self._stub.Report, request)
+        await self._retry.answer(self._stub.Report, request, timeout=TIMEOUT_S)
 
     async def ended(self, key: str, ending: Ending, answer: str | None, output: str) -> int:
         """Ends a trajectory. Returns the number of its model calls."""
@@ -81,12 +79,7 @@ class EngineLink:
             needs_calls=ending.needs_calls,
             output=output,
         )
-        response: pb.EndedResponse = await self._call(self._stub.Ended, request)
-        return response.calls
-
-    async def _call(self, method: Callable[..., Awaitable[Response]], request: Any) -> Response:
-        return await self._retry.until_called(
-            lambda: call(method, request, timeout=TIMEOUT_S),
-            type(request).__name__,
-            worked_s=TIMEOUT_S,
+        response: pb.EndedResponse = await self._retry.answer(
+            self._stub.Ended, request, timeout=TIMEOUT_S
         )
+        return response.calls

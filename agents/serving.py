@@ -7,7 +7,6 @@ import ctypes
 import os
 import platform
 import secrets
-import signal
 from contextlib import suppress
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from agents.host import AgentHost, Program
 from agents.jail.jail import Jail, make_jail
 from agents.jail.selftest import examine
 from agents.work_folder import base_folder
+from toolwright.process.stop_signals import stop_event
 from toolwright.recipe import INGRESS_ADDRESS, Agent, Recipe, task_key
 from toolwright.recipe.agent_program import agent_folders, agent_words, started_agents
 from toolwright.rpc.auth import tokens_here
@@ -43,9 +43,7 @@ async def serve(recipe: Recipe, table: AgentsTable, *, ingress: str, worker: str
     for name, program in programs.items():
         print(_in_words(name, program), flush=True)
     worker = worker or platform.node()
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    stop = stop_event()
     # Processes that a dead keeper leaves are this one's to end.
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     engine = recipe.shared.run.engine

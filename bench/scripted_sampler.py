@@ -5,9 +5,7 @@ The packages of the server are imported when it runs: `bench --help` does not ne
 
 from __future__ import annotations
 
-import asyncio
 import math
-import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +13,7 @@ import typer
 
 from bench.errors import BenchError, UsageError
 from toolwright.process import loop
+from toolwright.process.stop_signals import stop_event
 
 if TYPE_CHECKING:
     from bench.scripted import Script, ScriptedSampler
@@ -160,9 +159,7 @@ def scripted_sampler(
 
 
 async def _serve(sampler: ScriptedSampler) -> None:
-    stop = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    stop = stop_event()
     async with sampler:
         typer.echo(f"scripted sampler on {sampler.url}")
         await stop.wait()

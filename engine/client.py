@@ -131,21 +131,17 @@ class RolloutClient:
 
         The recipe says how many the engine keeps (`engine.evaluation.keep`).
         """
-        got: list[Group] = []
-
-        async def attempt() -> None:
-            request = rollout_pb2.LeaseGroupsRequest(
-                consumer=rollout_pb2.CONSUMER_EVAL,
-                after_sequence=got[-1].sequence_number if got else after,
-                max_groups=count - len(got),
-                wait=wire.duration(wait),
-            )
-            deadline = (wait + SHORT_S) * (count + 1)
-            async for group in self._groups.groups(request, timeout=deadline):
-                got.append(group)  # noqa: PERF401 (those before an error count)
-
-        await self._retry(attempt, "LeaseGroups")
-        return got
+        request = rollout_pb2.LeaseGroupsRequest(
+            consumer=rollout_pb2.CONSUMER_EVAL,
+            after_sequence=after,
+            max_groups=count,
+            wait=wire.duration(wait),
+        )
+        return await self._groups.lease(
+            request,
+            timeout=(wait + SHORT_S) * (count + 1),
+            retry=lambda attempt: self._retry(attempt, "LeaseGroups"),
+        )
 
     async def acknowledge_evaluated(self, sequence_number: int) -> None:
         """Lets the engine delete evaluation trajectories up to a number."""

@@ -11,7 +11,6 @@ Invariants
 from __future__ import annotations
 
 import asyncio
-import math
 from array import array
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
@@ -25,7 +24,7 @@ import structlog
 from toolwright.ingress.v1 import ingress_pb2 as pb
 from toolwright.ingress.v1 import ingress_pb2_grpc
 from toolwright.rollout.v1 import rollout_pb2, rollout_pb2_grpc
-from toolwright.rpc.channel import backoff, call, may_retry
+from toolwright.rpc.channel import backoff, may_retry
 from toolwright.rpc.errors import ServiceError, TransportError, from_rpc_error
 from toolwright.rpc.retrying import Retry
 from toolwright.wire import pack, unpack
@@ -70,8 +69,7 @@ class EngineLink:
             "ingress_pb2_grpc.IngressServiceAsyncStub",
             ingress_pb2_grpc.IngressServiceStub(channel),
         )
-        self._retry = Retry(
-            lambda: math.inf,
+        self._retry = Retry.endless(
             lambda why, waited: log.info("engine does not answer", seconds=waited, error=why),
         )
         self._rollout = cast(
@@ -111,46 +109,37 @@ class EngineLink:
         """What a key is for. Waits for an engine that is away. Raises ServiceError for a key that
         this run did not make, or TransportError."""
         request = pb.CheckKeyRequest(key=key)
-        found: pb.CheckKeyResponse = await self._answer(self._stub.CheckKey, request)
+        found: pb.CheckKeyResponse = await self._retry.answer(
+            self._stub.CheckKey, request, timeout=UNARY_SECONDS
+        )
         return found.use
 
     async def submit(
         self, request: rollout_pb2.SubmitTasksRequest
     ) -> rollout_pb2.SubmitTasksResponse:
         """Submits tasks; the engine has them on disk. Raises as `use_of_key`."""
-        found: rollout_pb2.SubmitTasksResponse = await self._answer(
-            self._rollout.SubmitTasks, request
+        found: rollout_pb2.SubmitTasksResponse = await self._retry.answer(
+            self._rollout.SubmitTasks, request, timeout=UNARY_SECONDS
         )
         return found
 
     async def take(self, request: pb.TakeRequest, wait: float) -> pb.TakeResponse:
         """A trajectory; no key after `wait` seconds without one. Raises as `use_of_key`."""
-        found: pb.TakeResponse = await self._answer(
+        found: pb.TakeResponse = await self._retry.answer(
             self._stub.Take, request, timeout=wait + UNARY_SECONDS
         )
         return found
 
     async def report(self, request: pb.ReportRequest) -> None:
         """Reports a reward; the engine has it on disk. Raises as `use_of_key`."""
-        await self._answer(self._stub.Report, request)
+        await self._retry.answer(self._stub.Report, request, timeout=UNARY_SECONDS)
 
     async def end(self, request: pb.EndedRequest) -> int:
         """Ends a trajectory; the number of its calls. Raises as `use_of_key`."""
-        found: pb.EndedResponse = await self._answer(self._stub.Ended, request)
-        return found.calls
-
-    async def _answer(
-        self,
-        method: Callable[..., Awaitable[Answer]],
-        request: Any,
-        timeout: float = UNARY_SECONDS,
-    ) -> Answer:
-        """The response to a request that may be repeated. An outage of the engine delays it."""
-        return await self._retry.until_called(
-            lambda: call(method, request, timeout=timeout),
-            type(request).__name__,
-            worked_s=UNARY_SECONDS,
+        found: pb.EndedResponse = await self._retry.answer(
+            self._stub.Ended, request, timeout=UNARY_SECONDS
         )
+        return found.calls
 
     async def _once(
         self, ask: pb.Ask, prompt: MakePrompt, reply: MakeReply, progress: _Progress

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from functools import partial
@@ -22,6 +21,7 @@ from ingress.text.workers import TextWorkers
 from ingress.workers import serve_by_workers, watch_parent
 from toolwright.chat.tokenizer import ChatTokenizer
 from toolwright.process.metrics_page import port_fault, threaded_page
+from toolwright.process.stop_signals import stop_event
 from toolwright.recipe import Recipe
 from toolwright.rpc.channel import open_channel
 from toolwright.rpc.options import TOKEN_VARIABLE, may_have_token
@@ -32,7 +32,7 @@ log = structlog.get_logger("ingress")
 async def serve(recipe: Recipe, table: IngressTable, *, worker: bool = False) -> None:
     """Serves until SIGTERM or Ctrl-C. worker: one of several; ends with its parent too. Raises
     StartError or ListenError before that."""
-    stop = _stopped()
+    stop = stop_event()
     if worker:
         watch_parent(stop.set)
     policy = recipe.shared.policy
@@ -51,15 +51,7 @@ async def serve(recipe: Recipe, table: IngressTable, *, worker: bool = False) ->
 async def serve_many(words: Sequence[str], table: IngressTable) -> None:
     """Serves by `table.workers` processes until SIGTERM or Ctrl-C. words: see `serve_by_workers`.
     Raises as `serve`."""
-    await serve_by_workers(words, table.workers, table.address, _stopped())
-
-
-def _stopped() -> asyncio.Event:
-    """Set by SIGTERM or Ctrl-C."""
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    return stop
+    await serve_by_workers(words, table.workers, table.address, stop_event())
 
 
 @asynccontextmanager

@@ -11,7 +11,6 @@ import contextlib
 import gc
 import os
 import resource
-import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from importlib.metadata import PackageNotFoundError, version
@@ -31,6 +30,7 @@ from toolsvc.plugin.tool import Tool
 from toolsvc.sandbox.config import MIB
 from toolsvc.service_config import ServiceConfig
 from toolsvc.sources.loader import load_tools
+from toolwright.process import stop_signals
 from toolwright.rpc import options
 from toolwright.rpc.auth import readable_by_others, service_tokens
 from toolwright.rpc.server import Server
@@ -174,10 +174,7 @@ async def drain(host: Host, *servers: Server) -> None:
 def stop_event(*, until_eof: bool) -> asyncio.Event:
     """Event that SIGTERM and SIGINT set, and on request the end of standard input. Raises
     StartError if the end of that input cannot be watched."""
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+    stop, loop = stop_signals.stop_event(), asyncio.get_running_loop()
 
     def read() -> None:
         if not os.read(_STDIN, 4096):

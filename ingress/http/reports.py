@@ -15,12 +15,11 @@ from ingress.dialects.reading import number_at, objects, text_at, whole_at
 from ingress.errors import ApiError, wrong
 from ingress.response_ids import node_of
 from toolwright.common.v1 import trajectory_pb2
-from toolwright.ingress.limits import MOST_CHOICES
+from toolwright.ingress.limits import MOST_CHOICES, MOST_PARTS
 from toolwright.ingress.v1 import ingress_pb2 as pb
 
 MOST_BYTES = 1 << 20
 """Bytes of a body."""
-MOST_PARTS = 1024
 _LARGEST = 1e308
 _OUTCOMES: Mapping[str, pb.Outcome.ValueType] = {
     "done": pb.OUTCOME_DONE,

@@ -248,23 +248,19 @@ class EngineClient:
     async def _lease(
         self, after: int, count: int, version: WeightVersion, wait: float
     ) -> list[Group]:
-        got: list[Group] = []
-
-        async def attempt() -> None:
-            request = rollout_pb2.LeaseGroupsRequest(
-                consumer=rollout_pb2.CONSUMER_TRAIN,
-                after_sequence=got[-1].sequence_number if got else after,
-                max_groups=count - len(got),
-                version=wire.version_to_proto(version),
-                wait=wire.duration(wait),
-                learner=self.learner,
-            )
-            stream = self._groups.groups(request, timeout=lease_deadline(wait, count))
-            async for group in stream:
-                got.append(group)  # noqa: PERF401 (those before an error count)
-
-        await self._retry(attempt, "LeaseGroups")
-        return got
+        request = rollout_pb2.LeaseGroupsRequest(
+            consumer=rollout_pb2.CONSUMER_TRAIN,
+            after_sequence=after,
+            max_groups=count,
+            version=wire.version_to_proto(version),
+            wait=wire.duration(wait),
+            learner=self.learner,
+        )
+        return await self._groups.lease(
+            request,
+            timeout=lease_deadline(wait, count),
+            retry=lambda attempt: self._retry(attempt, "LeaseGroups"),
+        )
 
     async def _blob(self, ref: BlobRef) -> bytes:
         got = bytearray()

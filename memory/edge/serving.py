@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import signal
 import time
 from collections.abc import AsyncIterator
 from typing import Any
@@ -23,6 +22,7 @@ from memory.search.described import TEXTS, joined
 from memory.search.embedding import embedder
 from toolwright.memory.v1 import memory_pb2, memory_pb2_grpc
 from toolwright.process.metrics_page import port_fault, threaded_page
+from toolwright.process.stop_signals import stop_event
 from toolwright.rpc import options
 from toolwright.rpc.auth import tokens_here
 from toolwright.rpc.server import Server
@@ -36,9 +36,7 @@ log = structlog.get_logger("memory")
 
 async def serve(table: MemoryTable, store: str, *, insecure: bool = False) -> None:
     """Serves until SIGTERM or Ctrl-C. Raises MemoryFault or ListenError before that."""
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    stop = stop_event()
     where = shown(store)
     async with _opened(table, store, where, stop) as memory, contextlib.AsyncExitStack() as stack:
         if memory is None:

@@ -6,15 +6,14 @@ requests, event loop and client. `python -m bench.tools.load.floor` prints its a
 
 from __future__ import annotations
 
-import asyncio
 import gc
-import signal
 from typing import Any
 
 import grpc
 import grpc.aio
 
 from toolwright.process import loop
+from toolwright.process.stop_signals import stop_event
 from toolwright.rpc import options
 from toolwright.tool.v1 import tool_pb2 as pb
 
@@ -39,9 +38,7 @@ _HANDLERS = {
 
 async def serve() -> None:
     """Serves on a free loopback port until SIGTERM."""
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    stop = stop_event()
     server = grpc.aio.server(options=options.SERVER)
     name = pb.DESCRIPTOR.services_by_name["ToolService"].full_name
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(name, _HANDLERS),))

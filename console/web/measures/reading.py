@@ -29,7 +29,7 @@ from console.web.measures.summary import summary
 WATCHED = (STEPS, IMITATION, EVALUATIONS, COURSE, *RESOLVED)
 """What figures are made of. The engine's log grows all the time, and tells the last sign alone."""
 FRESH_S = 120.0
-"""An engine's log that did not grow for so long, in seconds, tells of no engine that works."""
+"""Time without growth of its log after which an engine counts as stopped, in seconds."""
 
 
 class Figures:

@@ -13,12 +13,11 @@ Invariants
 from __future__ import annotations
 
 import asyncio
-import json
-import math
 import time
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from typing import Any
 
 import structlog
 
@@ -32,30 +31,27 @@ from engine.core.rollout.outside_requests import (
     ReadCall,
     Refusal,
 )
+from engine.core.rollout.outside_results import answered, called, characters
+from engine.core.rollout.outside_rewards import checked_report, has_reward
 from engine.core.time_limit import TimeLimit
-from engine.core.tools.replies import refused
 from engine.core.trajectory.events import (
-    Answered,
     Asked,
     Begun,
-    Called,
     Dropped,
     Ended,
     Noted,
     Replied,
-    Rewarded,
 )
 from engine.core.trajectory.forest import Forest, Match
 from engine.core.trajectory.log import AttemptLog
 from engine.core.trajectory.state import LogError
 from engine.errors import AttemptFailed, first_of_group
-from toolwright.ingress.limits import MOST_AT_ONCE, MOST_CHOICES, MOST_RESULT
+from toolwright.ingress.limits import MOST_AT_ONCE, MOST_CHOICES
 from toolwright.recipe import Agent
 from toolwright.rpc.options import MESSAGE_LIMIT
 from toolwright.types import (
     ActionTimings,
     Author,
-    CallOutcome,
     Event,
     RewardPart,
     SamplingParams,
@@ -71,10 +67,6 @@ MOST_RECORD = MESSAGE_LIMIT - (8 << 20)
 """Largest size of sequences and calls, in bytes. The rest of a message is for everything else."""
 TEXT_BYTES = 4
 """Largest size of a character."""
-MOST_PARTS = 1024
-"""Parts of a reward, over all reports."""
-MOST_NAME = 256
-"""Characters of a part's name."""
 MOST_ERROR = 500
 MOST_OUTPUT = 1 << 14
 """Characters of what an agent wrote to its output."""
@@ -176,9 +168,7 @@ class OutsideAttempt:
         if not self._end.done():
             self._end.set_result(end)
             if not end.failure and self._awaits_reward and self.log.state.ended is None:
-                data = {"reason": int(end.reason), "error": end.error, "answer": end.answer}
-                note = Event(kind=AGENT_ENDED, turn=self.log.state.turn, data=data)
-                self.log.append(Noted(note=note))
+                self._note(AGENT_ENDED, reason=int(end.reason), error=end.error, answer=end.answer)
         if self._awaits_reward and not self._end.result().failure:
             return
         await self._over.wait()
@@ -201,38 +191,14 @@ class OutsideAttempt:
     @property
     def _awaits_reward(self) -> bool:
         """Whether the trajectory's reward is still to come, after the agent's end."""
-        report = self.log.state.reported
-        has = report is not None and (
-            report.reward is not None or any(part.turn is None for part in report.parts)
-        )
-        return self.rules.reward_from == "callback" and not has
+        return self.rules.reward_from == "callback" and not has_reward(self.log.state)
 
     def report(self, reward: float | None, parts: Sequence[RewardPart], number: int | None) -> None:
         """Takes a reward. number: completion that parts without a turn belong to, or None. Raises
-        CallRefused after the end, for a number that is not finite, for an unknown completion or
-        turn, and beyond `MOST_PARTS` and `MOST_NAME`."""
+        CallRefused after the end, or if the report is unfit (`checked_report`)."""
         if not (self._end.done() and self._awaits_reward and self.log.state.ended is None):
             self._refuse_over()
-        if not all(map(math.isfinite, (reward or 0.0, *(part.value for part in parts)))):
-            raise CallRefused(Refusal.UNFIT, "a reward and its parts are finite numbers")
-        if number is not None:
-            if number not in self.forest.accepted:
-                raise CallRefused(Refusal.UNFIT, f"no accepted completion has the number {number}")
-            turn = self.forest.node(number).turn
-            parts = [replace(one, turn=turn) if one.turn is None else one for one in parts]
-        turns, earlier = self.log.state.turn, self.log.state.reported
-        for part in parts:
-            if part.turn is not None and part.turn >= turns:
-                raise CallRefused(
-                    Refusal.UNFIT, f"turn {part.turn} of a part; the trajectory has {turns} turns"
-                )
-        named = {(part.name, part.turn) for part in (*(earlier.parts if earlier else ()), *parts)}
-        if len(named) > MOST_PARTS or any(len(part.name) > MOST_NAME for part in parts):
-            raise CallRefused(
-                Refusal.UNFIT,
-                f"a reward has at most {MOST_PARTS} parts, with names of {MOST_NAME} characters",
-            )
-        self.log.append(Rewarded(reward=reward, parts=tuple(parts)))
+        self.log.append(checked_report(self.forest, self.log.state, reward, parts, number))
         if not self._awaits_reward:
             self._rewarded.set()
 
@@ -318,7 +284,9 @@ class OutsideAttempt:
             grammar=request.grammar,
             asked_ns=time.monotonic_ns(),
         )
-        texts = TEXT_BYTES * (self._characters() + sum(len(text) for _, text in prompt.results))
+        texts = TEXT_BYTES * (
+            characters(self.log.state) + sum(len(text) for _, text in prompt.results)
+        )
         if self.forest.asked(asked).record_bytes + texts > MOST_RECORD:
             raise CallRefused(
                 Refusal.TOO_MANY,
@@ -327,7 +295,8 @@ class OutsideAttempt:
             )
         above = {node.turn for node in self.forest.above(parent)} if prompt.results else set()
         for given_id, text in prompt.results:
-            self._answer(given_id, text, above)
+            if (event := answered(self.log.state, given_id, text, above)) is not None:
+                self.log.append(event)
         self.log.append(asked)
         call = self._call_in_flight(number, stream=request.stream)
         self._start(call, GRACE_S)
@@ -373,47 +342,11 @@ class OutsideAttempt:
         )
         for node, (_, _, calls) in zip(self.forest.call(number), replies, strict=True):
             for index, one in enumerate(calls):
-                self._called(node.turn or 0, index, one)
+                for event in called(self.name, node.turn or 0, index, one):
+                    self.log.append(event)
 
-    def _note(self, kind: str, **data: str) -> None:
+    def _note(self, kind: str, **data: Any) -> None:
         self.log.append(Noted(note=Event(kind=kind, turn=self.log.state.turn, data=data)))
-
-    def _called(self, turn: int, index: int, read: ReadCall) -> None:
-        call_id = f"{self.name}/{turn}/{index}"
-        self.log.append(
-            Called(
-                call_id=call_id,
-                turn=turn,
-                index=index,
-                action=json.dumps({"name": read.name, "arguments": read.arguments}),
-                tool=read.name,
-                arguments="" if read.invalid_reason else read.arguments,
-                refused=bool(read.invalid_reason),
-                given_id=read.id,
-                dispatched_ns=time.monotonic_ns(),
-            )
-        )
-        if read.invalid_reason:
-            self.log.append(Answered(call_id=call_id, outcome=refused(read.invalid_reason)))
-
-    def _answer(self, given_id: str, text: str, above: Set[int | None]) -> None:
-        """Logs a tool's result, the first time that it comes back. Samples of one request have the
-        same ids of calls. above: turns whose calls come first; else the newest call counts."""
-        found = [one for one in self.log.state.open_calls if one.given_id == given_id]
-        if not found:
-            return
-        called = next((one for one in found if one.turn in above), found[-1])
-        kept = text[:MOST_RESULT]
-        outcome = CallOutcome(observation=kept, valid=True, truncated=kept != text)
-        self.log.append(
-            Answered(call_id=called.call_id, outcome=outcome, result_ns=time.monotonic_ns())
-        )
-
-    def _characters(self) -> int:
-        """Number of characters of all calls and their results."""
-        state = self.log.state
-        answered = sum(len(one.action) + len(one.outcome.observation) for one in state.calls)
-        return answered + sum(len(one.action) for one in state.open_calls)
 
     def _sampling(self, wanted: SamplingParams) -> SamplingParams:
         own = self.assignment.sampling

@@ -19,3 +19,7 @@ MOST_RESULT = 1 << 16
 def ids_digest(token_ids: Sequence[int]) -> bytes:
     """Digest of token ids, `DIGEST_BYTES` long."""
     return blake2b(pack(token_ids, "i"), digest_size=DIGEST_BYTES).digest()
+
+
+MOST_PARTS = 1024
+"""Parts of a reward, over all reports."""

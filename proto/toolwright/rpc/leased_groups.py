@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 
 import grpc.aio
@@ -28,6 +28,27 @@ class GroupStream:
             request_serializer=rollout_pb2.LeaseGroupsRequest.SerializeToString,
             response_deserializer=_leased,
         )
+
+    async def lease(
+        self,
+        request: rollout_pb2.LeaseGroupsRequest,
+        *,
+        timeout: float,
+        retry: Callable[[Callable[[], Awaitable[None]]], Awaitable[None]],
+    ) -> list[Group]:
+        """All groups of one lease. timeout: as for `groups`. retry: repeats an attempt; each one
+        leases what is still missing."""
+        got: list[Group] = []
+        after, count = request.after_sequence, request.max_groups
+
+        async def attempt() -> None:
+            request.after_sequence = got[-1].sequence_number if got else after
+            request.max_groups = count - len(got)
+            async for group in self.groups(request, timeout=timeout):
+                got.append(group)  # noqa: PERF401 (those before an error count)
+
+        await retry(attempt)
+        return got
 
     async def groups(
         self, request: rollout_pb2.LeaseGroupsRequest, *, timeout: float

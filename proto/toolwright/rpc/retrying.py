@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import grpc.aio
 
-from toolwright.rpc.channel import backoff, may_retry
+from toolwright.rpc.channel import backoff, call, may_retry
 from toolwright.rpc.errors import Code, ServiceError, TransportError, from_rpc_error
 
 Answer = TypeVar("Answer")
@@ -81,6 +82,21 @@ class Retry:
                 pause = backoff(tries, failure.error)
             await asyncio.sleep(pause)
             tries += 1
+
+    @classmethod
+    def endless(cls, report: Callable[[str, float], None], *, quiet_s: float = 0.0) -> Retry:
+        """Retries without an end, for a process that waits for its engine."""
+        return cls(lambda: math.inf, report, quiet_s=quiet_s)
+
+    async def answer(
+        self, method: Callable[..., Awaitable[Answer]], request: Any, *, timeout: float
+    ) -> Answer:
+        """As `until_called`, of one unary call. timeout: deadline of an attempt, in seconds."""
+        return await self.until_called(
+            lambda: call(method, request, timeout=timeout),
+            type(request).__name__,
+            worked_s=timeout,
+        )
 
     async def until_called(
         self, attempt: Callable[[], Awaitable[Answer]], what: str, *, worked_s: float

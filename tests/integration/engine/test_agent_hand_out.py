@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.integration.engine.conftest import MakeWorld
-from tests.integration.engine.test_ingress import leased, served
+from tests.integration.engine.outside_runs import leased, served
 from tests.support.ingress_client import IngressClient
 from tests.support.waiting import PATIENCE
 from toolwright import wire

@@ -1,10 +1,8 @@
-"""Outside agents over real gRPC: one call's life, retries, restarts, rewards, limits."""
+"""Outside agents over real gRPC: one call's life, retries, restarts, limits."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -12,40 +10,19 @@ import pytest
 from bench.scripted import Break, Faults, Timing
 from engine.core.text.codec import HuggingFaceCodec
 from engine.serving.admission.train import TrainLane
-from tests.integration.engine.conftest import MakeWorld, World
+from tests.integration.engine.conftest import MakeWorld
+from tests.integration.engine.outside_runs import REPORTS, leased, served
 from tests.support.dialogue import by_turn
-from tests.support.engines import Running
-from tests.support.ingress_client import IngressClient
-from tests.support.recipes import ONE
 from tests.support.waiting import holds_for, until
 from toolwright import wire
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.common.v1 import trajectory_pb2
 from toolwright.ingress.v1 import ingress_pb2 as pb
 from toolwright.process.backoff import Backoff
-from toolwright.rpc.channel import open_channel
 from toolwright.rpc.errors import ServiceError, TransportError
-from toolwright.types import Author, SamplingParams, StopReason, Trajectory
+from toolwright.types import Author, SamplingParams, StopReason
 
 pytestmark = pytest.mark.quick
-
-REPORTS: dict[str, Any] = {"agent": {"reward_from": "agent"}}
-
-
-@asynccontextmanager
-async def served(here: World, **changes: Any) -> AsyncIterator[tuple[Running, IngressClient]]:
-    changes = {"run": ONE, "engine": {"drain_s": 0.05}, "task": {"agent": {}}, **changes}
-    async with (
-        here.engine(**changes) as run,
-        open_channel(here.tables["run"]["engine"]) as channel,
-    ):
-        yield run, IngressClient(channel, here.codec)
-
-
-async def leased(run: Running) -> Trajectory:
-    (group,) = await run.learner.lease(run.version)
-    (member,) = group.members
-    return member
 
 
 async def test_a_conversation_with_a_tool_becomes_one_sequence(world: MakeWorld) -> None:
@@ -231,88 +208,6 @@ async def test_a_repeated_take_waits_for_the_attempt_of_an_earlier_life(
         await leased(run)
 
 
-@pytest.mark.parametrize("reports", [True, False])
-async def test_the_agent_reports_its_reward(world: MakeWorld, reports: bool) -> None:
-    here = await world()
-    async with served(here, task=REPORTS) as (run, client):
-        taken = await client.take()
-        await client.talk(taken.key, ["q"])
-        if reports:
-            part = trajectory_pb2.RewardPart(name="tests", value=0.25)
-            await client.report(taken.reward_key, reward=0.5, parts=[part], node=0)
-        with pytest.raises(ServiceError) as refused:
-            await client.report(taken.key, reward=9.0)
-        assert refused.value.reason == reasons.ERROR_REASON_NOT_OWNER
-        await client.end(taken.key)
-        trajectory = await leased(run)
-    assert (trajectory.reward, trajectory.masked) == ((0.5, False) if reports else (0.0, True))
-    assert [part.turn for part in trajectory.reward_parts] == ([0] if reports else [])
-
-
-async def test_an_environment_rewards_after_the_agent_s_end_and_a_restart(
-    world: MakeWorld,
-) -> None:
-    here = await world()
-    calls_back: dict[str, Any] = {"agent": {"reward_from": "callback"}}
-    async with served(here, task=calls_back) as (run, client):
-        taken = await client.take()
-        assert not taken.reward_key
-        await client.talk(taken.key, ["q"])
-        part = trajectory_pb2.RewardPart(name="tests", value=0.25)
-        await client.report(taken.callback_key, parts=[part], node=0)
-        assert await client.end(taken.key, answer="42") == 1
-        with pytest.raises(ServiceError) as refused:
-            await client.talk(taken.key, ["another"])
-        assert refused.value.reason == reasons.ERROR_REASON_SESSION_CLOSED
-        assert (await run.learner.status()).detail["agents"] == 1
-        await run.drain()
-    async with served(here, task=calls_back) as (run, client):
-        await client.report(taken.callback_key, reward=2.0)
-        trajectory = await leased(run)
-        with pytest.raises(ServiceError) as refused:
-            await client.report(taken.callback_key, reward=3.0)
-        assert refused.value.reason == reasons.ERROR_REASON_SESSION_CLOSED
-    assert (trajectory.reward, trajectory.masked) == (2.0, False)
-    assert trajectory.stop_reason is StopReason.ANSWERED
-    assert trajectory.metadata["answer"] == "42"
-
-
-async def test_a_reward_that_does_not_come_back_masks_the_trajectory(world: MakeWorld) -> None:
-    here = await world()
-    task = {"agent": {"reward_from": "callback"}, "limits": {"seconds": 0.5}}
-    async with served(here, task=task) as (run, client):
-        taken = await client.take()
-        await client.talk(taken.key, ["q"])
-        await client.end(taken.key)
-        trajectory = await leased(run)
-    assert (trajectory.masked, trajectory.stop_reason) == (True, StopReason.ANSWERED)
-
-
-async def test_infrastructure_that_ends_an_agent_hands_out_another_attempt(
-    world: MakeWorld,
-) -> None:
-    here = await world()
-    async with served(here) as (run, client):
-        await until(lambda: run.engine._agents.waiting == 1, "the member")  # type: ignore[union-attr]
-        before = (await run.learner.status()).detail
-        first = await client.take(1)
-        after = (await run.learner.status()).detail
-        assert [(one["waiting_for_agents"], one["agents"]) for one in (before, after)] == [
-            (1, 0), (0, 1)
-        ]  # fmt: skip
-        assert (await client.take(2, wait=0.05)).key == ""
-        await client.end(first.key, pb.OUTCOME_INFRASTRUCTURE, error="the container died")
-        second = await client.take(3)
-        assert first.key != second.key
-        assert first.trajectory_id == second.trajectory_id
-        with pytest.raises(ServiceError) as over:
-            await client.talk(first.key, ["q"])
-        assert over.value.reason == reasons.ERROR_REASON_SESSION_CLOSED
-        await client.talk(second.key, ["q"])
-        await client.end(second.key)
-        assert (await leased(run)).attempt == 1
-
-
 async def test_refusals_name_their_reason(world: MakeWorld) -> None:
     here = await world()
     limits = {"limits": {"model": 300}}
@@ -456,24 +351,6 @@ async def test_a_reply_waits_for_the_disk(world: MakeWorld) -> None:
         await client.end(taken.key)
 
 
-async def test_an_end_is_answered_once_the_disk_has_it(world: MakeWorld) -> None:
-    here = await world()
-    async with served(here) as (run, client):
-        taken = await client.take()
-        await client.talk(taken.key, ["q"])
-        agents: Any = run.engine._agents
-        written, durable = asyncio.Event(), agents.durable
-        agents.durable = written.wait
-        (attempt,) = agents._live.values()
-        ends = [asyncio.create_task(client.end(taken.key, answer="42")) for _ in range(2)]
-        await until(lambda: attempt.log.state.ended is not None, "the end in the log")
-        await holds_for(0.1, lambda: not any(end.done() for end in ends), "no response")
-        agents.durable = durable
-        written.set()
-        await asyncio.gather(*ends)
-        assert (await leased(run)).metadata["answer"] == "42"
-
-
 async def test_calls_that_wait_for_their_prompts_count_as_completions(
     world: MakeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -509,29 +386,3 @@ async def test_a_record_fits_a_message(world: MakeWorld, monkeypatch: pytest.Mon
         assert await client.end(taken.key) == 4 * number > 8
         trajectory = await leased(run)
     assert 50_000 < wire.trajectory_to_proto(trajectory).ByteSize() < 100_000
-
-
-async def test_a_report_that_cannot_be_a_score_is_refused(world: MakeWorld) -> None:
-    here = await world()
-    async with served(here, task=REPORTS) as (run, client):
-        taken = await client.take()
-        await client.talk(taken.key, ["q"])
-
-        async def refused(**fields: Any) -> None:
-            with pytest.raises(ServiceError) as error:
-                await client.report(taken.reward_key, **fields)
-            assert error.value.reason == reasons.ERROR_REASON_INVALID_REQUEST
-
-        await client.report(taken.reward_key, reward=0.5)
-        await refused(reward=float("nan"))
-        await refused(parts=[trajectory_pb2.RewardPart(name="a", value=float("inf"))])
-        await refused(parts=[trajectory_pb2.RewardPart(name="a", value=1.0, turn=1)])
-        many = [trajectory_pb2.RewardPart(name=str(number), value=0.0) for number in range(1025)]
-        await refused(parts=many)
-        await refused(parts=[trajectory_pb2.RewardPart(name="n" * 257, value=0.0)])
-        with pytest.raises(ServiceError) as long:
-            await client.end(taken.key, answer="a" * ((1 << 20) + 1))
-        assert long.value.reason == reasons.ERROR_REASON_INVALID_REQUEST
-        await client.end(taken.key)
-        trajectory = await leased(run)
-    assert (trajectory.reward, trajectory.masked) == (0.5, False)

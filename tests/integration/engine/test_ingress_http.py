@@ -16,7 +16,7 @@ from engine.core.text.codec import HuggingFaceCodec
 from ingress.config import IngressTable
 from ingress.serving import served as served_ingress
 from tests.integration.engine.conftest import MakeWorld
-from tests.integration.engine.test_ingress import REPORTS, leased, served
+from tests.integration.engine.outside_runs import REPORTS, leased, served
 from tests.support.agents import END, TOOLS, call_text
 from tests.support.dialogue import by_turn
 from tests.support.families import write_family
