@@ -38,7 +38,7 @@ PACKAGES := firejail
 TEST_PACKAGES := bubblewrap curl postgresql redis-server chromium chromium-sandbox podman runc prometheus
 VENV_PYTHON := .venv/bin/python
 
-.PHONY: help setup demo real docs docs-serve test test-all test-312 test-packages test-agents mutants house proto proto-check breaking baseline unit clean
+.PHONY: help setup demo real docs docs-serve test test-all test-312 test-packages test-agents mutants house reference proto proto-check breaking baseline unit clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -123,6 +123,10 @@ house: proto-check breaking ## style, types, import directions, contracts
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
 	.venv/bin/lint-imports
+	$(VENV_PYTHON) docs/hooks/recipe_reference.py --check
+
+reference: ## the tables of docs/train/recipe.md, from the models of the recipe
+	@$(VENV_PYTHON) docs/hooks/recipe_reference.py
 
 proto: .venv-proto/ready ## make the contracts' Python code again
 	@.venv-proto/bin/python proto/generate.py

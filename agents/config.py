@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from pydantic import Field
-
 from toolwright.recipe import AGENTS_ADDRESS, ProcessTable
 
 
 class AgentsTable(ProcessTable):
-    """Settings of `agents serve RECIPE`."""
+    """Settings of `agents serve`, which `toolwright run` starts if the recipe starts agents."""
 
-    address: str = Field(
-        default=AGENTS_ADDRESS,
-        description="where `agents serve` answers grpc.health.v1; port 0 is a free one",
-    )
+    address: str = AGENTS_ADDRESS
+    """Address for `grpc.health.v1`; `--listen` replaces it. Port 0 is a free one."""

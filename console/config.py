@@ -22,36 +22,34 @@ def port_of(address: str) -> int | None:
 
 
 class Prepared(Table):
-    """A file or folder that the recipe needs, and the command that makes it."""
+    """A file or folder that the recipe reads, and the command that makes it if it is missing.
+    `[render]` and `[sft]` run in the same way if `sft.data` or `policy.model` is their output. An
+    unfinished result is moved to `PATH.unfinished`."""
 
-    name: Name = Field(description="what the view and its log are called")
-    run: tuple[str, ...] = Field(
-        min_length=1,
-        description="the command, run in the recipe's folder; {seed}, {makes}, {run} (the run "
-        "folder) are filled in; `python`, `engine`, `learner`, `toolsvc`, `memory`, `bench` are "
-        "those beside toolwright",
-    )
-    makes: Path = Field(description="what it leaves; what is there is not made again")
-    when_read: bool = Field(
-        default=False,
-        description="true: made only where a key reads it, such as one that a variation sets; "
-        "false: also where none does, for a tool",
-    )
+    name: Name
+    """Name in the view, and of the log: letters, digits, spaces and `. _ -`."""
+    run: tuple[str, ...] = Field(min_length=1)
+    """Command, run in the recipe's folder. `{seed}`, `{makes}` and `{run}` (the run folder) are
+    filled in. `python` and Toolwright's commands are those of this installation."""
+    makes: Path
+    """File or folder that it leaves."""
+    when_read: bool = False
+    """Make it only if a key of the recipe reads it."""
 
 
 class Service(Table):
-    """A server beside sampler, engine and learner. It is started if `ready` does not answer."""
+    """Another server of the run. It is started beside the samplers if `ready` does not answer, and
+    stopped with the run."""
 
-    name: Name = Field(description="tools.NAME, or `sampler`, whose port 0 it stands for")
-    run: tuple[str, ...] = Field(
-        min_length=1,
-        description="as in `prepare`; {address} and {port} are those of `ready`",
-    )
-    ready: str = Field(
-        description='"grpc:HOST:PORT" (grpc.health.v1) or a URL that answers 200; port 0: a free '
-        "one, which tools.NAME.service of the same name gets"
-    )
-    start_s: float = Field(default=240.0, gt=0, description="longest start")
+    name: Name
+    """Name in the view, and of the log. A service with the name of a tool stands for port 0 of
+    `tools.NAME`, and `sampler` for port 0 of `sampler.endpoints`."""
+    run: tuple[str, ...] = Field(min_length=1)
+    """Command as in `prepare`, with `{address}` and `{port}` of `ready`."""
+    ready: str
+    """`"grpc:HOST:PORT"` (grpc.health.v1), or a URL that answers 200. Port 0 is a free one."""
+    start_s: float = Field(default=240.0, gt=0)
+    """Longest start, in seconds."""
 
     @field_validator("ready")
     @classmethod
@@ -62,36 +60,42 @@ class Service(Table):
 
 
 class SamplerStart(Table):
-    """How samplers start where one of sampler.endpoints is on this machine and silent."""
+    """How samplers start, for each of `sampler.endpoints` on this machine that does not answer. One
+    that answers is used, and keeps running after the run."""
 
-    way: Literal["cpu", "gpu", "none"] = Field(
-        default="cpu",
-        description="this project's SGLang for the CPU, SGLang on a GPU, or nobody is started",
-    )
-    python: str = Field(
-        default="", description="the Python of SGLang's environment; empty = .venv-sglang"
-    )
-    flags: tuple[str, ...] = Field(default=(), description="more flags of SGLang")
-    start_s: float = Field(default=600.0, gt=0, description="longest start")
+    way: Literal["cpu", "gpu", "none"] = "cpu"
+    """SGLang on this machine's CPU, SGLang of the environment `python` on a GPU, or no start."""
+    python: str = ""
+    """Python of SGLang's environment. Empty: `TOOLWRIGHT_SGLANG`, else the one of `make setup` or
+    `toolwright install-sampler`."""
+    flags: tuple[str, ...] = ()
+    """More flags of SGLang; later ones win."""
+    start_s: float = Field(default=600.0, gt=0)
+    """Longest start, in seconds."""
 
 
 class Shown(Table):
-    """A pair of suites for the report: NAME-sampled and NAME-greedy, or one suite NAME."""
+    """A suite of the report, or the pair NAME-sampled and NAME-greedy."""
 
     name: str
-    title: str = Field(default="", description="in words; empty = the name")
+    """Name of the suite, without the ending of a pair."""
+    title: str = ""
+    """Title in words; empty is the name."""
 
 
 class Words(Table):
-    """What the report says in words; figures come from the run's files."""
+    """The words of the report; its figures come from the run's files."""
 
-    headline: str = Field(default="", description="what success is, for example Held-out success")
+    headline: str = ""
+    """What success is, such as `Held-out success`."""
     lead: str = ""
-    before: str = Field(default="", description="what the policy could before, and why")
+    """A sentence or two below the headline."""
+    before: str = ""
+    """What the policy could do before, and why."""
     note: str = ""
-    suites: tuple[Shown, ...] = Field(
-        default=(), description="the first is the headline's; empty = all, in the recipe's order"
-    )
+    """Text below the figures."""
+    suites: tuple[Shown, ...] = ()
+    """Suites that the report compares, the headline's first. Empty: all."""
 
 
 BASE = "base"
@@ -102,12 +106,13 @@ LADDER = ("run.folder", "run.seed", "sft.seed", "console.ablations")
 
 
 class Ablation(Table):
-    """One variation of the recipe, which `toolwright ablate` runs beside the recipe itself."""
+    """One variation, which `toolwright ablate` runs beside the recipe itself (`base`)."""
 
-    name: Name = Field(description="the folder of its runs, and its row")
-    set: tuple[str, ...] = Field(
-        min_length=1, description="what it changes, as --set takes it: TABLE.KEY=VALUE"
-    )
+    name: Name
+    """Folder of its runs, and its row: letters, digits, spaces and `. _ -`."""
+    set: tuple[str, ...] = Field(min_length=1)
+    """Assignments as `--set` takes them, such as `["learner.credit.weight=0.0"]`. Seed and folder
+    are set by the command."""
 
     @field_validator("name")
     @classmethod
@@ -134,21 +139,27 @@ OWN = ("sampler", "memory", "engine", "learner", "render", "sft", "check")
 
 
 class ConsoleTable(ProcessTable):
-    """What `toolwright run` is told."""
+    """What `toolwright run` starts beside engine and learner, and what its report says."""
 
-    threads: int = Field(
-        default=1, ge=1, description="of sampler and learner each; small models want one"
-    )
-    ranks: int = Field(default=1, ge=1, description="of the learner, by learner.launch")
+    threads: int = Field(default=1, ge=1)
+    """Threads of the sampler and of the learner each; small models want one."""
+    ranks: int = Field(default=1, ge=1)
+    """Processes of the learner, one a GPU."""
     sampler: SamplerStart = Field(default_factory=SamplerStart)
+    """How samplers start."""
     services: tuple[Service, ...] = ()
+    """Other servers."""
     prepare: tuple[Prepared, ...] = ()
+    """Files that are made first."""
     report: Words = Field(default_factory=Words)
+    """Words of the report."""
     track: tuple[Literal["tensorboard", "wandb", "mlflow"], ...] = ("tensorboard",)
+    """Destinations of curves during the run: `<run.folder>/tensorboard`, W&B, MLflow."""
     ablations: tuple[Ablation, ...] = ()
-    ablate_by: str = Field(
-        default="", description="part of the reward that variations are compared by; empty = all"
-    )
+    """Variations of the recipe."""
+    ablate_by: str = ""
+    """Part of the reward that `toolwright ablate` compares, such as `correct`. Empty: the whole
+    reward."""
 
     @model_validator(mode="after")
     def _names_differ(self) -> ConsoleTable:

@@ -13,46 +13,50 @@ from toolwright.recipe.models.table import ON, ReadIf
 
 
 class Suite(Table):
-    """One evaluation: `n` rows of a source, one trajectory each."""
+    """One evaluation: `n` rows of a source, one trajectory each, with the protocol, tools and
+    reward of its task."""
 
-    name: str = Field(max_length=100, description="one or more words; it becomes a file name")
-    task: str = Field(
-        default="", description="which of [tasks.*] its questions belong to; there alone"
-    )
-    source: str = Field(description="like task.source")
+    name: str = Field(max_length=100)
+    """Name of the suite, which also names a file."""
+    task: str = ""
+    """Task of its questions, if the recipe has [tasks.NAME]."""
+    source: str
+    """Source as in `task.source`. A file keeps its order."""
     n: int = Field(ge=1)
-    data_source: str = Field(
-        default="", description="rows of this data_source alone, of a file with several"
-    )
-    subset: Literal["first", "random"] = Field(
-        default="first", description="which n of these rows; random: of a file, by subset_seed"
-    )
+    """Number of rows. An unusable row is counted and not replaced."""
+    data_source: str = ""
+    """Use only rows of this `data_source`. Empty: all rows."""
+    subset: Literal["first", "random"] = "first"
+    """Which `n` rows of the file: the first, or a draw by `subset_seed`."""
     subset_seed: int = 0
-    when: Literal["every", "ends", "last"] = Field(
-        default="every",
-        description="every `evaluation.every` versions, first and last, or last only",
-    )
-    seed: int = Field(default=0, description="handed to a function source")
+    """Seed of that draw."""
+    when: Literal["every", "ends", "last"] = "every"
+    """`"every"`: at version 0, every `engine.evaluation.every` versions and at the last. `"ends"`:
+    at version 0 and the last. `"last"`: at the last."""
+    seed: int = 0
+    """Seed that a function source gets."""
     temperature: float = Field(default=0.0, ge=0)
-    top_p: float | None = Field(default=None, gt=0, le=1, description="none = as in [sampler]")
+    """Temperature of sampling; 0 is greedy."""
+    top_p: float | None = Field(default=None, gt=0, le=1)
+    """As in [sampler], whose value counts if it is missing. A task's own `sampling` goes before it.
+    """
     top_k: int | None = None
+    """As `top_p`."""
     min_p: float | None = Field(default=None, ge=0, le=1)
+    """As `top_p`."""
     repetition_penalty: float | None = Field(default=None, gt=0)
-    max_new_tokens: int | None = Field(default=None, ge=1, description="of one action")
-    sampling_seed: int | None = Field(
-        default=None, ge=0, lt=1 << 31, description="of the first row; row i has i more"
-    )
-    limits: Limits | None = Field(
-        default=None, description="those that are named replace their namesakes in [task.limits]"
-    )
-    metadata: dict[str, Any] = Field(
-        default_factory=dict,
-        description="laid over the metadata of every task, for its tools; in texts {version} "
-        "names the weights, {iteration} the iteration of the run",
-    )
-    withhold_observations: bool = Field(
-        default=False, description="tools run but their answers come back empty: an ablation"
-    )
+    """As `top_p`."""
+    max_new_tokens: int | None = Field(default=None, ge=1)
+    """Length of one action, if the limits allow more."""
+    sampling_seed: int | None = Field(default=None, ge=0, lt=1 << 31)
+    """Seed of the first row; row i has i more. It needs deterministic servers."""
+    limits: Limits | None = None
+    """Limits that replace their namesakes in [task.limits], such as `{ turns = 8 }`."""
+    metadata: dict[str, Any] = Field(default_factory=dict)
+    """As `task.metadata`, for the suite's tasks. `{version}` names the evaluated weights,
+    `{iteration}` the run's iteration."""
+    withhold_observations: bool = False
+    """Tools run, and the policy sees empty answers: an ablation."""
 
     @field_validator("name")
     @classmethod
@@ -65,18 +69,21 @@ class Suite(Table):
 
 
 class Evaluation(Table):
-    """The evaluation lane, which is not part of the capacity formula."""
+    """Evaluations during training, which run beside it."""
 
-    every: int = Field(default=0, ge=0, description="versions between evaluations; 0 = ends only")
+    every: int = Field(default=0, ge=0)
+    """Weight versions between evaluations; 0 is at version 0 and the last only."""
     max_concurrent: int = Field(default=128, ge=1)
-    samples: int = Field(default=3, ge=0, description="trajectories a suite left as text")
-    keep: int = Field(
-        default=0, ge=0, description="trajectories for a reader of the evaluation lane; 0 = none"
-    )
-    publish_waits_s: float = Field(
-        default=600.0, ge=0, description="for one evaluation, which then begins no more rows"
-    )
+    """Evaluation trajectories in flight or being scored, over all suites."""
+    samples: int = Field(default=3, ge=0)
+    """Trajectories of each suite that `samples.jsonl` keeps as text."""
+    keep: int = Field(default=0, ge=0)
+    """Evaluation trajectories that are kept for a program that leases them. 0 keeps none."""
+    publish_waits_s: float = Field(default=600.0, ge=0)
+    """Longest wait of a publish for an evaluation, in seconds. Then no further row begins, and `n`
+    of the suite's line is less than `asked`."""
     suites: tuple[Suite, ...] = ()
+    """The suites."""
 
     @model_validator(mode="after")
     def _names_differ(self) -> Evaluation:
@@ -88,24 +95,30 @@ class Evaluation(Table):
 
 
 class EngineTable(ProcessTable):
-    """[engine]: the settings of `engine serve`."""
+    """Settings of `engine serve`."""
 
-    listen: str = Field(default="", description="empty = run.engine")
-    max_concurrent: int = Field(default=128, ge=1, description="trajectories in flight")
-    patience_s: float = Field(
-        default=300.0, ge=0, description="attempts at one trajectory while infrastructure fails it"
-    )
-    max_bad_rows: int = Field(
-        default=100, ge=0, description="rows of the task source that are dropped; one more ends it"
-    )
-    metrics_port: int = Field(default=0, ge=0, description="Prometheus on loopback; 0 = off")
-    drain_s: float = Field(default=30.0, ge=0, description="grace of SIGTERM")
+    listen: str = ""
+    """Address that the engine listens at; empty is `run.engine`. All but loopback and `unix:/path`
+    need a token."""
+    max_concurrent: int = Field(default=128, ge=1)
+    """Training trajectories in flight, with those that wait to become branches."""
+    patience_s: float = Field(default=300.0, ge=0)
+    """Time of new attempts at one trajectory while infrastructure fails it, in seconds. At least
+    three are made."""
+    max_bad_rows: int = Field(default=100, ge=0)
+    """Rows of the task source that may be unusable. Each is dropped and logged once; one more ends
+    the run. A file with more at the start is refused."""
+    metrics_port: int = Field(default=0, ge=0)
+    """Port of Prometheus metrics on loopback; 0 is off."""
+    drain_s: float = Field(default=30.0, ge=0)
+    """Time for trajectories in flight after SIGTERM, in seconds."""
     observation_keep: Literal["head", "middle", "tail"] = "middle"
-    history: Literal["open", "all"] = Field(
-        default="open",
-        description="the journal keeps what is not acknowledged, or all: logs, records, images",
-    )
+    """Part of a long observation that stays: its beginning, both ends, or its end."""
+    history: Literal["open", "all"] = "open"
+    """What the journal keeps: groups that are not acknowledged, or every log, record and image, for
+    `engine replay` and `engine inspect`."""
     evaluation: Evaluation = Field(default_factory=Evaluation)
+    """Evaluations during training."""
 
     synonyms: ClassVar = "engine"
     rules: ClassVar = tuple(
@@ -115,29 +128,21 @@ class EngineTable(ProcessTable):
 
 
 class RenderTable(ProcessTable):
-    """[render]: the settings of `engine render`, which makes a trajectories file for `learner
-    sft`."""
+    """Settings of `engine render`, which writes the file of conversations for `learner sft`."""
 
-    model: Path | None = Field(
-        default=None, description="folder of tokenizer and template; policy.model"
-    )
-    conversations: Path | dict[str, Path] = Field(
-        description='JSONL: {"messages": [{"role", "content"}, ...]}, with "tools" or without; or '
-        "rows of the Hermes layout or of the Responses API; with several tasks a file of each: "
-        "{ NAME = FILE }"
-    )
+    model: Path | None = None
+    """Folder of tokenizer and chat template. None: `policy.model`."""
+    conversations: Path | dict[str, Path]
+    """JSONL of `{"messages": [...]}` with or without `"tools"`, or rows of the Hermes layout or the
+    Responses API. With [tasks.NAME] a file of each: `{ math = "math.jsonl" }`."""
     output: Path
-    ask_tools: bool = Field(
-        default=False,
-        description="take the tools that prompts show from the services under [tools], for rows "
-        "without tools of their own",
-    )
+    """File of trajectories that it writes."""
+    ask_tools: bool = False
+    """Ask the services under [tools] for the tools that prompts show, for rows without their own.
+    """
 
-    max_bad_rows: int = Field(
-        default=0,
-        ge=0,
-        description="lines that cannot be used and are passed over; one more ends it",
-    )
+    max_bad_rows: int = Field(default=0, ge=0)
+    """Lines that may be unusable; one more ends the command."""
 
     @property
     def files(self) -> dict[str, Path]:

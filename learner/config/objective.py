@@ -35,23 +35,26 @@ from toolwright.recipe.models.table import OfKind
 
 
 class Advantage(Table):
-    """Rewards to advantages: the estimator, and factors of data sources in a mixed batch."""
+    """From rewards to advantages."""
 
     estimator: EstimatorName = "grpo"
+    """Estimator of the advantages."""
     std: Std = "sample"
+    """With `grpo`, standard deviation that divides a difference: with n, n-1, or no division."""
     eps: float = Field(default=1e-6, ge=0)
+    """Number added to the standard deviation."""
     singleton: Singleton = "zero"
-    discount: float = Field(default=1.0, ge=0, le=1, description="of reinforce_pp, for each token")
-    per_data_source: bool = Field(
-        default=False, description="comparisons over the batch stay within each data_source"
-    )
+    """With `grpo`, advantage of a lone member: 0, or its reward."""
+    discount: float = Field(default=1.0, ge=0, le=1)
+    """With `reinforce_pp`, discount of the reward for each token."""
+    per_data_source: bool = False
+    """Comparisons over the batch stay within each `data_source`."""
     weights: dict[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = Field(
-        default_factory=dict, description="data_source = factor on its advantages; others have 1"
+        default_factory=dict
     )
-    zero_groups: Literal["count", "drop"] = Field(
-        default="count",
-        description="groups without a signal: tokens count in the mean, or leave the batch",
-    )
+    """Factor on the advantages by `data_source`; others have 1, and 0 teaches nothing."""
+    zero_groups: Literal["count", "drop"] = "count"
+    """Groups with one reward: their tokens count in the mean, or leave the batch."""
 
     synonyms: ClassVar = "advantage"
 
@@ -65,35 +68,38 @@ class Advantage(Table):
 
 
 class Credit(Table):
-    """Credit of single turns, in addition to that of their trajectory."""
+    """Credit of single turns, in addition to that of their trajectory. It needs parts of the reward
+    with a turn."""
 
-    turns: TurnsBy = Field(
-        default="none", description="the turns that a turn's return is compared with"
-    )
-    weight: float = Field(default=1.0, ge=0, description="factor on a turn's advantage")
-    discount: float = Field(default=0.5, ge=0, le=1, description="of turns' rewards, for each turn")
-    outcome_in_return: bool = Field(
-        default=False, description="the trajectory's reward counts in the return of its last turn"
-    )
-    count_in_reward: bool = Field(
-        default=False, description="rewards of turns also count in the trajectory's own"
-    )
+    turns: TurnsBy = "none"
+    """Turns that a turn's return is compared with: of the same anchor, number (`"position"`) or
+    group. `"alone"`: the return itself. `"released"`: as SEARL's code. `"none"`: no credit of
+    turns."""
+    weight: float = Field(default=1.0, ge=0)
+    """Factor on a turn's advantage."""
+    discount: float = Field(default=0.5, ge=0, le=1)
+    """Discount of a later turn's reward in a return, for each turn."""
+    outcome_in_return: bool = False
+    """The trajectory's reward counts in the return of its last turn."""
+    count_in_reward: bool = False
+    """Rewards of turns also count in the trajectory's own."""
     std: Std = "population"
+    """Standard deviation over the compared turns, as in [learner.advantage]."""
     singleton: TurnSingleton = "zero"
-    scope: Scope = Field(
-        default="prompt", description="turns are compared within their group, or over the batch"
-    )
-    several: Several = Field(default="mean", description="combines the values of a turn's anchors")
-    ignore: tuple[str, ...] = Field(default=(), description="anchors without effect")
-    first_turn: bool = Field(
-        default=False, description="all first turns have an anchor in common, as plans do"
-    )
-    padded_turns: int = Field(
-        default=PADDED_TURNS, ge=1, description="turns that SEARL's released code averages over"
-    )
-    branches: Branches = Field(
-        default="soft", description="hard: tokens that branches share get their mean advantage"
-    )
+    """Value of a turn without others to compare with: 0, its return, or its comparison over the
+    batch."""
+    scope: Scope = "prompt"
+    """Turns are compared within their group, or over the batch."""
+    several: Several = "mean"
+    """Combination of the values of a turn's anchors."""
+    ignore: tuple[str, ...] = ()
+    """Anchors without effect."""
+    first_turn: bool = False
+    """All first turns share an anchor, as plans do."""
+    padded_turns: int = Field(default=PADDED_TURNS, ge=1)
+    """With `"released"`, turns that a trajectory's returns are averaged over."""
+    branches: Branches = "soft"
+    """Tokens that branches share have each branch's advantage, or the mean in each."""
 
     synonyms: ClassVar = "credit"
 
@@ -113,32 +119,37 @@ WIDEST_SEQUENCE_CLIP = 0.1
 
 
 class Loss(Table):
-    """The policy loss, and the aggregation of its tokens.
-
-    Bounds and aggregation that the recipe leaves out are those of the kind (`LOSSES`).
-    """
+    """The policy loss, and the mean over its tokens. Bounds and aggregation that the recipe leaves
+    out are those of the kind; the defaults here are those of `"ppo"`."""
 
     kind: LossName = "ppo"
-    clip_low: float = Field(default=PPO["clip_low"], ge=0, description="lower bound 1 - clip_low")
-    clip_high: float = Field(
-        default=PPO["clip_high"], ge=0, description="upper bound 1 + clip_high"
-    )
-    dual_clip: float = Field(
-        default=PPO["dual_clip"], ge=0, description="ppo: A < 0 costs at most -A times it; 0 = none"
-    )
-    tau_positive: float = Field(default=1.0, gt=0, description="sapo's gate for A > 0")
-    tau_negative: float = Field(default=1.05, gt=0, description="sapo's gate for A <= 0")
-    entropy: float = Field(default=0.0, ge=0, description="bonus on a token's entropy")
+    """Loss of a token."""
+    clip_low: float = Field(default=PPO["clip_low"], ge=0)
+    """Lower bound of the ratio is `1 - clip_low`, for `"gmpo"` `exp(-clip_low)`. 1 is no lower
+    bound."""
+    clip_high: float = Field(default=PPO["clip_high"], ge=0)
+    """Upper bound of the ratio is `1 + clip_high`, for `"gmpo"` `exp(clip_high)`."""
+    dual_clip: float = Field(default=PPO["dual_clip"], ge=0)
+    """With `"ppo"`, the loss of a negative advantage is at most `-A * dual_clip`. Above 1, or 0 for
+    none."""
+    tau_positive: float = Field(default=1.0, gt=0)
+    """Slope of the gate of `"sapo"` for positive advantages."""
+    tau_negative: float = Field(default=1.05, gt=0)
+    """Slope for the other advantages."""
+    entropy: float = Field(default=0.0, ge=0)
+    """Bonus on the entropy of a trained token's distribution."""
     aggregation: AggregationName = "token-mean"
-    unit: Literal["trajectory", "sequence"] = Field(
-        default="trajectory",
-        description="of means over sequences: a trajectory's sequences share one weight, or not",
-    )
-    norm: float = Field(default=1.0, gt=0, description="the constant of seq-sum-token-sum-norm")
-    per_task: bool = Field(
-        default=True,
-        description="of several tasks: means within each, then their weighed sum; false = over all",
-    )
+    """Mean over all tokens of the batch, or over sequences of their mean or sum, or a sum divided
+    by `norm`."""
+    unit: Literal["trajectory", "sequence"] = "trajectory"
+    """What a mean over sequences counts: trajectories with all their sequences, or single
+    sequences."""
+    norm: float = Field(default=1.0, gt=0)
+    """Divisor of `"seq-sum-token-sum-norm"`: for Dr. GRPO the response limit times the trajectories
+    of an update."""
+    per_task: bool = True
+    """With [tasks.NAME]: means within each task, then added up by the tasks' weights. `false`: over
+    the whole batch."""
 
     rules: ClassVar = tuple(OfKind(key) for key in (*CLIP_KEYS, "aggregation"))
     synonyms: ClassVar = "loss"
@@ -193,16 +204,17 @@ class Loss(Table):
 
 
 class Reject(Table):
-    """A bound on the divergence between sampler and learner for a sequence."""
+    """A bound on the divergence between sampler and learner. A sequence that breaks it leaves the
+    batch."""
 
-    statistic: Literal["k1", "k2", "k3"] = Field(
-        description="a token's log rho, half its square, or rho - 1 - log rho"
-    )
-    over: Literal["sum", "mean", "max"] = Field(
-        description="how the sequence's tokens are combined"
-    )
-    upper: float = Field(gt=0, description="largest that stays; k1: of rho itself")
-    lower: float = Field(default=0.0, ge=0, description="k1: smallest rho; 0 = 1 / upper")
+    statistic: Literal["k1", "k2", "k3"]
+    """Divergence of a token: log rho, (log rho)²/2, or rho - 1 - log rho."""
+    over: Literal["sum", "mean", "max"]
+    """Combination of the sequence's tokens."""
+    upper: float = Field(gt=0)
+    """Largest value that stays. With `"k1"` it bounds rho itself."""
+    lower: float = Field(default=0.0, ge=0)
+    """With `"k1"`, smallest rho that stays; 0 is `1 / upper`."""
 
     @property
     def low(self) -> float:
@@ -223,21 +235,21 @@ class Reject(Table):
 
 
 class Correction(Table):
-    """Bounds of run.correction, and bounds that drop sequences in any mode.
+    """Bounds of `run.correction`. rho is a token's probability by the learner at the start of the
+    update over the sampler's."""
 
-    rho is a token's probability by the learner at the start of the update, over the sampler's.
-    """
-
-    upper: float = Field(default=2.0, ge=1, description="bound C of the token, seq and geo modes")
-    lower: float = Field(
-        default=0.0, ge=0, le=1, description="lower bound of the mask modes; 0 = 1 / upper"
-    )
-    decoupled_cap: float = Field(default=5.0, gt=0, description="cap of decoupled's weight")
+    upper: float = Field(default=2.0, ge=1)
+    """Upper bound of `token_truncate`, `token_mask`, `seq_truncate` and `geo_mask`."""
+    lower: float = Field(default=0.0, ge=0, le=1)
+    """Lower bound of `token_mask` and `geo_mask`; 0 is `1 / upper`."""
+    decoupled_cap: float = Field(default=5.0, gt=0)
+    """Cap of the weight of `decoupled`."""
     decoupled_cap_mode: Literal["truncate", "mask"] = "truncate"
-    veto: float = Field(
-        default=0.0, ge=0, lt=1, description="a token with a smaller rho drops its sequence"
-    )
-    reject: tuple[Reject, ...] = Field(default=(), description="bounds that a sequence must pass")
+    """A weight above the cap is cut to it, or set to 0."""
+    veto: float = Field(default=0.0, ge=0, lt=1)
+    """A token with a smaller rho removes its sequence, in any mode; 1e-4 is usual, 0 is off."""
+    reject: tuple[Reject, ...] = ()
+    """Bounds that each sequence must pass, in any mode."""
 
     @property
     def low(self) -> float:
@@ -256,13 +268,15 @@ class Correction(Table):
 
 
 class Kl(Table):
-    """KL to the policy at the start of the run; 0 = no reference model."""
+    """KL term to the policy at the start of the run."""
 
     coefficient: float = Field(default=0.0, ge=0)
+    """Weight of the term. 0 loads no reference model."""
     estimator: KlName = "k3"
-    place: Literal["loss", "reward"] = Field(
-        default="loss", description="a term of the loss, or k1 of each token off its reward"
-    )
+    """Estimator, with d = logp - reference: d, d²/2, exp(-d) - 1 + d, the value of k3 with the
+    gradient of k2, or |d|. On average the gradient of `"k1"` is 0."""
+    place: Literal["loss", "reward"] = "loss"
+    """A term of the loss, or d of each token taken off the reward, whatever the estimator."""
 
     synonyms: ClassVar = "kl"
 
@@ -277,18 +291,15 @@ class Kl(Table):
 class Distill(Table):
     """Teachers of `loss.kind = "distill"`, which score the policy's own tokens."""
 
-    teacher: str | None = Field(
-        default=None,
-        min_length=1,
-        description="folder of a model with the policy's tokenizer, or URL of its SGLang server",
-    )
-    teachers: dict[str, Annotated[str, Field(min_length=1)]] = Field(
-        default_factory=dict, description="task = folder or URL of its own teacher"
-    )
-    coefficient: float = Field(
-        default=1.0, gt=0, description="factor on log p_teacher - log p_sampler of a token"
-    )
-    reward: bool = Field(default=False, description="advantages of the reward are added")
+    teacher: str | None = Field(default=None, min_length=1)
+    """Folder of a model with the policy's tokenizer, or URL of its SGLang server. Required unless
+    every task has its own."""
+    teachers: dict[str, Annotated[str, Field(min_length=1)]] = Field(default_factory=dict)
+    """With [tasks.NAME]: folder or URL of a task's own teacher, by task."""
+    coefficient: float = Field(default=1.0, gt=0)
+    """Factor on `log p_teacher - log p_sampler` of a token."""
+    reward: bool = False
+    """Add the advantages of the reward to the teacher's."""
 
     synonyms: ClassVar = "distill"
 

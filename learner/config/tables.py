@@ -37,23 +37,28 @@ class TrainingTable(ProcessTable):
     """Keys of both commands that train."""
 
     optimizer: Optimizer = Field(default_factory=Optimizer)
+    """The optimizer."""
     parallel: Parallel = Field(default_factory=Parallel)
-    lora: Lora | None = Field(default=None, description="train adapters; absent, every weight")
+    """Ranks of one copy of the model."""
+    lora: Lora | None = None
+    """Train adapters. None: train every weight."""
     precision: Literal["float32", "bfloat16"] = "float32"
-    recompute: Recompute = Field(
-        default="none",
-        description="activations that the backward pass computes again: cheap ones, or all",
-    )
-    fusions: Fusions = Field(
-        default="off", description="fused kernels; auto: those that exist, on: all of them"
-    )
+    """Type of the weights; `"bfloat16"` keeps gradients in float32."""
+    recompute: Recompute = "none"
+    """Activations that the backward pass computes again: norms and the product of gate and up
+    (`"selective"`), or every layer (`"full"`)."""
+    fusions: Fusions = "off"
+    """Fused kernels: those that exist (`"auto"`), or all, which ends the learner if one is missing
+    (`"on"`)."""
     tokens_per_microbatch: int = Field(default=4096, ge=1)
-    checkpoint_every: int = Field(default=10, ge=1, description="steps")
+    """Tokens in one forward pass; at least one sequence."""
+    checkpoint_every: int = Field(default=10, ge=1)
+    """Steps between checkpoints. Groups are acknowledged, and their bytes deleted, only then."""
     keep_checkpoints: int = Field(default=2, ge=1)
-    background_checkpoints: bool = Field(
-        default=False,
-        description="write a checkpoint while training continues, from a copy in host memory",
-    )
+    """Number of checkpoints that stay on disk."""
+    background_checkpoints: bool = False
+    """Write a checkpoint while training continues, from a copy in host memory (12 bytes a parameter
+    in float32)."""
 
     @property
     def frozen_models(self) -> int:
@@ -105,48 +110,48 @@ class TrainingTable(ProcessTable):
 
 
 class LearnerTable(TrainingTable):
-    """`learner run`: policy optimisation on the engine's trajectories."""
+    """Settings of `learner run`, which trains on the engine's trajectories."""
 
     advantage: Advantage = Field(default_factory=Advantage)
+    """From rewards to advantages."""
     credit: Credit = Field(default_factory=Credit)
+    """Credit of turns."""
     loss: Loss = Field(default_factory=Loss)
+    """The policy loss."""
     correction: Correction = Field(default_factory=Correction)
+    """Bounds of `run.correction`."""
     kl: Kl = Field(default_factory=Kl)
+    """KL term."""
     distill: Distill = Field(default_factory=Distill)
+    """Teachers."""
     publish: Publish = Field(default_factory=Publish)
-    vision: Vision = Field(default="frozen", description="the tower of a policy that reads images")
-    updates: int = Field(default=1, ge=1, description="optimizer steps that share one batch")
-    offload: bool = Field(
-        default=False,
-        description="gradients and optimizer lie in host memory between steps",
-    )
-    keep_policies: int = Field(default=3, ge=2, description="published folders that stay on disk")
-    probe_rows: int = Field(
-        default=8,
-        ge=0,
-        description="rows scored for the gap if training shows few tokens; 0 = no probe",
-    )
-    conflict_every: int = Field(
-        default=0,
-        ge=0,
-        description="steps between measurements of the tasks' gradient cosines; 0 = never",
-    )
-    lease_wait_s: float = Field(default=20.0, gt=0, description="one long poll for groups")
-    prefetch: bool = Field(
-        default=True,
-        description="lease the next batch while this one trains, where run.max_staleness > 0",
-    )
-    patience_steps: int = Field(
-        default=20,
-        ge=0,
-        description="limit of steps in a row that teach nothing; 0 = no limit",
-    )
-    engine_patience_s: float = Field(
-        default=600.0, gt=0, description="longest time that the engine may be unreachable"
-    )
-    metrics_port: int = Field(
-        default=0, ge=0, le=65_535, description="Prometheus on loopback; 0 = off"
-    )
+    """The way of new weights to the samplers."""
+    vision: Vision = "frozen"
+    """Vision tower of a policy that reads images."""
+    updates: int = Field(default=1, ge=1)
+    """Optimizer steps that share one batch, each with its own part of it."""
+    offload: bool = False
+    """Gradients, moments and float32 masters lie in host memory between steps. Not run on a GPU
+    yet."""
+    keep_policies: int = Field(default=3, ge=2)
+    """Published folders that stay on disk."""
+    probe_rows: int = Field(default=8, ge=0)
+    """Rows that are scored for the sampler/learner gap if training shows few tokens of the current
+    weights; 0 is off."""
+    conflict_every: int = Field(default=0, ge=0)
+    """With [tasks.NAME]: steps between measurements of the cosines of the tasks' gradients; 0 is
+    never."""
+    lease_wait_s: float = Field(default=20.0, gt=0)
+    """Time of one long poll for groups, in seconds."""
+    prefetch: bool = True
+    """Lease the next batch while this one trains, if `run.max_staleness` is above 0."""
+    patience_steps: int = Field(default=20, ge=0)
+    """Steps in a row that teach nothing, after which the run ends with exit code 4; 0 is no limit.
+    """
+    engine_patience_s: float = Field(default=600.0, gt=0)
+    """Longest time that the engine may be unreachable, in seconds."""
+    metrics_port: int = Field(default=0, ge=0, le=65_535)
+    """Port of Prometheus metrics on loopback; 0 is off."""
 
     rules: ClassVar = (
         *starmap(ReadIf, reads.LEARNER.items()),
@@ -292,13 +297,15 @@ def longest_response(shared: Shared) -> tuple[int, str]:
 
 
 class Heldout(Table):
-    """Held-out traces: their loss is measured, and they are never trained on."""
+    """Held-out traces. Their loss is measured, and the weights with the lowest one are in
+    `sft/best` of the run folder."""
 
-    data: Path | None = Field(default=None, description="a trajectories file of its own")
-    fraction: float = Field(
-        default=0.0, ge=0, lt=1, description="or this share of the tasks of sft.data"
-    )
-    every: int = Field(default=100, ge=1, description="steps")
+    data: Path | None = None
+    """File of trajectories that are never trained on."""
+    fraction: float = Field(default=0.0, ge=0, lt=1)
+    """Share of the tasks of `sft.data` that is held out instead, with all their traces."""
+    every: int = Field(default=100, ge=1)
+    """Steps between measurements, in addition to before the first and after the last."""
 
     rules: ClassVar = (Either("data", "fraction"),)
 
@@ -312,26 +319,34 @@ class Heldout(Table):
 
 
 class SftTable(TrainingTable):
-    """`learner sft`: imitation of the trainable tokens of a trajectories file."""
+    """Settings of `learner sft`, which imitates the trainable tokens of a trajectories file. Its
+    loss is the mean negative log-likelihood over all targets of a batch."""
 
-    data: Path = Field(description="file or folder of `engine render` or `engine sample`")
-    model: Path | None = Field(default=None, description="folder to start from; policy.model")
-    output: Path | None = Field(default=None, description="final folder; <run.folder>/sft/final")
-    epochs: int | None = Field(
-        default=None, ge=1, description="how often each trace is seen; 2 unless steps are given"
-    )
-    steps: int | None = Field(default=None, ge=1, description="or this many steps")
-    batch_size: int = Field(default=32, ge=1, description="trajectories a step")
-    max_length: int = Field(
-        default=32768, ge=2, description="tokens; longer traces are dropped, never cut"
-    )
-    train_on: Literal["assistant", "all"] = Field(
-        default="assistant", description="all: prompts and observations are targets too"
-    )
+    data: Path
+    """File of `engine render` or `engine sample`, or a folder of `*.trajectories`."""
+    model: Path | None = None
+    """Folder to start from. None: `policy.model`."""
+    output: Path | None = None
+    """Folder of the trained policy. None: `sft/final` in the run folder."""
+    epochs: int | None = Field(default=None, ge=1)
+    """Passes over the traces; 2 if neither `epochs` nor `steps` is given."""
+    steps: int | None = Field(default=None, ge=1)
+    """Full batches, in place of `epochs`."""
+    batch_size: int = Field(default=32, ge=1)
+    """Trajectories in one step."""
+    max_length: int = Field(default=32768, ge=2)
+    """Longest trace, in tokens. A longer one is dropped and counted."""
+    train_on: Literal["assistant", "all"] = "assistant"
+    """Targets: tokens that the file marks as trainable, or prompts and observations too (`"all"`).
+    """
     heldout: Heldout = Field(default_factory=Heldout)
-    seed: int = Field(default=0, description="order of the data")
+    """Held-out traces."""
+    seed: int = 0
+    """Seed of the order of the data and of the held-out traces."""
     optimizer: SftOptimizer = Field(default_factory=SftOptimizer)
-    checkpoint_every: int = Field(default=500, ge=1, description="steps")
+    """The optimizer."""
+    checkpoint_every: int = Field(default=500, ge=1)
+    """Steps between checkpoints."""
 
     rules: ClassVar = (Either("steps", "epochs"), *starmap(ReadIf, reads.SFT.items()))
     synonyms: ClassVar = "sft"

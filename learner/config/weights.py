@@ -18,25 +18,30 @@ Vision = Literal["frozen", "trained"]
 
 
 class Optimizer(Table):
-    """The optimizer; rates are peak values of the schedule."""
+    """The optimizer and its schedule. Rates are peak values."""
 
-    kind: Literal["adam", "muon"] = Field(
-        default="adam", description="muon: Muon on 2-D weights, Adam on the rest"
-    )
-    lr: float = Field(
-        default=1e-6, ge=0, description="Adam's peak rate; 0 leaves the weights alone"
-    )
-    muon_lr: float = Field(default=0.02, ge=0, description="Muon's peak rate")
+    kind: Literal["adam", "muon"] = "adam"
+    """Optimizer. `"muon"`: Muon on 2-D weights except embeddings, Adam on the rest."""
+    lr: float = Field(default=1e-6, ge=0)
+    """Adam's rate; 0 leaves the weights alone."""
+    muon_lr: float = Field(default=0.02, ge=0)
+    """Muon's rate."""
     beta1: float = Field(default=0.9, ge=0, lt=1)
+    """Adam's first decay rate."""
     beta2: float = Field(default=0.95, ge=0, lt=1)
-    weight_decay: float = Field(default=0.0, ge=0, description="Adam's; vectors are exempt")
+    """Adam's second decay rate."""
+    weight_decay: float = Field(default=0.0, ge=0)
+    """Adam's weight decay; vectors are exempt."""
     warmup_steps: int = Field(default=0, ge=0)
-    warmup_ratio: float = Field(
-        default=0.0, ge=0, le=1, description="warm-up as a share of all steps"
-    )
+    """Steps of linear warm-up, multiplied with the decay."""
+    warmup_ratio: float = Field(default=0.0, ge=0, le=1)
+    """Warm-up as a share of all steps, in place of `warmup_steps`."""
     decay: Literal["constant", "linear", "cosine"] = "constant"
-    min_fraction: float = Field(default=0.0, ge=0, le=1, description="share of the peak at the end")
-    clip: float = Field(default=1.0, gt=0, description="largest global gradient norm")
+    """Decay of the rates over all steps of the run."""
+    min_fraction: float = Field(default=0.0, ge=0, le=1)
+    """Share of the rates that is left at the end."""
+    clip: float = Field(default=1.0, gt=0)
+    """Largest global gradient norm."""
 
     rules: ClassVar = (Either("warmup_steps", "warmup_ratio"), OfKind("muon_lr"))
     synonyms: ClassVar = "optimizer"
@@ -62,37 +67,42 @@ class Optimizer(Table):
 
 
 class SftOptimizer(Optimizer):
-    """The optimizer with defaults for fine-tuning: warm-up, then cosine (MTR, section 4.1)."""
+    """The optimizer with defaults for fine-tuning (MTR, section 4.1)."""
 
-    lr: float = Field(default=1e-5, ge=0, description="Adam's peak rate")
+    lr: float = Field(default=1e-5, ge=0)
+    """Adam's rate."""
     beta2: float = Field(default=0.98, ge=0, lt=1)
-    warmup_ratio: float = Field(
-        default=0.05, ge=0, le=1, description="of all steps; warmup_steps goes before it"
-    )
+    """Adam's second decay rate."""
+    warmup_ratio: float = Field(default=0.05, ge=0, le=1)
+    """Warm-up as a share of all steps; `warmup_steps` goes before it."""
     decay: Literal["constant", "linear", "cosine"] = "cosine"
+    """Decay of the rates over all steps of the run."""
 
 
 class Parallel(Table):
-    """Ranks of one model copy. The world size over these ranks is the data-parallel size."""
+    """Ranks of one copy of the model. The world size divided by tensor x pipeline x context is the
+    data-parallel size."""
 
     tensor: int = Field(default=1, ge=1)
-    pipeline: int = Field(default=1, ge=1, description="stages of the layers")
-    context: int = Field(default=1, ge=1, description="parts of every sequence")
-    expert: int = Field(
-        default=1, ge=1, description="ranks that share the experts; also tensor and data ranks"
-    )
-    sequence: bool = Field(
-        default=False, description="norms' activations are split over the tensor-parallel ranks"
-    )
-    distributed_optimizer: bool = Field(
-        default=False, description="optimizer state split over data ranks"
-    )
-    overlap: bool = Field(
-        default=False, description="data ranks exchange gradients during the backward pass"
-    )
-    timeout_s: float = Field(
-        default=600.0, gt=0, description="longest wait of a rank for the others, in seconds"
-    )
+    """Ranks that each hold a part of every matrix."""
+    pipeline: int = Field(default=1, ge=1)
+    """Ranks that each hold a part of the layers; divides their number."""
+    context: int = Field(default=1, ge=1)
+    """Ranks that each have a part of every sequence, for long sequences. With TransformerEngine
+    they pass keys and values around; without it each rank gathers them. Not for policies that read
+    images."""
+    expert: int = Field(default=1, ge=1)
+    """Ranks that share the experts of a mixture, taken from tensor or data ranks. With `tensor`
+    above 1 a mixture needs this above 1 and `sequence = true`."""
+    sequence: bool = False
+    """Activations of norms are split over the tensor ranks. Not for policies that read images."""
+    distributed_optimizer: bool = False
+    """The optimizer's state is split over the data ranks, 12 of 18 bytes a parameter in bfloat16.
+    Any number of ranks can read such a checkpoint."""
+    overlap: bool = False
+    """Data ranks exchange gradients during the backward pass. Not timed on GPUs yet."""
+    timeout_s: float = Field(default=600.0, gt=0)
+    """Longest wait of a rank for the others, in seconds."""
 
     synonyms: ClassVar = "parallel"
 
@@ -109,20 +119,18 @@ class Parallel(Table):
 class Publish(Table):
     """The way of new weights to the samplers."""
 
-    way: Literal["folder", "group"] = Field(
-        default="folder",
-        description="group: by broadcast from memory to memory, the folder follows",
-    )
-    bucket_mib: int = Field(default=512, ge=1, description="weights in one broadcast, MiB")
-    address: str = Field(
-        default="127.0.0.1",
-        min_length=1,
-        description="this machine's address for the samplers",
-    )
-    port: int = Field(default=0, ge=0, le=65535, description="0 = any free port")
-    timeout_s: float = Field(
-        default=60.0, gt=0, le=600, description="for one bucket to reach all samplers"
-    )
+    way: Literal["folder", "group"] = "folder"
+    """Files in a folder, or a broadcast from the learner's memory to the samplers' (`"group"`),
+    which the folder follows."""
+    bucket_mib: int = Field(default=512, ge=1)
+    """Weights in one broadcast, in MiB. Learner and samplers need that much room."""
+    address: str = Field(default="127.0.0.1", min_length=1)
+    """Address of this machine for the samplers. Every peer there is trusted, so use a private
+    network."""
+    port: int = Field(default=0, ge=0, le=65535)
+    """Port there; 0 is any free one."""
+    timeout_s: float = Field(default=60.0, gt=0, le=600)
+    """Longest time for one bucket to reach every sampler, in seconds."""
 
     def beyond(self, endpoints: Sequence[str]) -> str | None:
         """Why samplers cannot reach the first rank, one sentence; None if they may.
@@ -153,15 +161,17 @@ Projection = Literal["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_pr
 
 
 class Lora(Table):
-    """Low-rank adapters. They are trained; the policy's own weights are frozen."""
+    """Low-rank adapters. They are trained, and the policy's own weights are frozen. Samplers get
+    the merged weights, and `adapter` in a version's folder is the adapter alone, as PEFT reads it.
+    A rate ten times that of full training is a usual start. Refused with Muon, and with tensor,
+    pipeline or expert ranks above 1."""
 
-    rank: int = Field(default=16, ge=1, description="rank of an adapter")
-    alpha: float = Field(
-        default=32.0, gt=0, allow_inf_nan=False, description="an adapter is scaled by alpha / rank"
-    )
-    targets: tuple[Projection, ...] = Field(
-        default=get_args(Projection), min_length=1, description="adapted matrices, by PEFT's names"
-    )
+    rank: int = Field(default=16, ge=1)
+    """Rank of an adapter."""
+    alpha: float = Field(default=32.0, gt=0, allow_inf_nan=False)
+    """Scale: an adapter counts `alpha / rank`."""
+    targets: tuple[Projection, ...] = Field(default=get_args(Projection), min_length=1)
+    """Adapted matrices. A mixture of experts takes the first four alone."""
 
     synonyms: ClassVar = "lora"
 

@@ -75,8 +75,8 @@ def test_the_tables_take_every_name_and_say_it() -> None:
 @pytest.mark.parametrize(
     ("page", "heading", "names"),
     [
-        ("recipe.md", "learner.loss.kind", LOSSES),
-        ("recipe.md", "run.correction", CORRECTIONS),
+        ("objective.md", "learner.loss.kind", LOSSES),
+        ("objective.md", "run.correction", CORRECTIONS),
         ("advantages.md", "estimator", ESTIMATORS),
     ],
 )

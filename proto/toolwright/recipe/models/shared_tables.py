@@ -56,38 +56,43 @@ ForeignText = Literal["plain", "as_is"]
 
 
 class Run(Table):
-    """Settings of one run that engine and learner share."""
+    """What engine and learner must agree on."""
 
     name: str
-    folder: Path = Field(description="everything that the run leaves; a second start resumes it")
+    """Name of the run in progress lines and reports."""
+    folder: Path
+    """Folder of everything that the run leaves. A second start resumes what is there, so a new run
+    needs a new folder."""
     seed: int = 0
-    epochs: int | None = Field(
-        default=None, ge=1, description="or how often each row of the tasks' files is read"
-    )
-    steps: int | None = Field(
-        default=None,
-        ge=0,
-        validate_default=True,
-        description="weight versions to train; without a value `Recipe.steps` counts them",
-    )
-    groups_per_step: int = Field(ge=1, description="groups (prompts) in one training batch")
-    group_size: int = Field(ge=1, description="rollouts of one prompt")
-    max_staleness: int = Field(default=0, ge=0, description="in weight versions")
+    """Seed of the order of tasks and of the learner's random generators."""
+    epochs: int | None = Field(default=None, ge=1)
+    """Passes over the rows of the tasks' files, in place of `steps`. Steps follow from the number
+    of rows and `groups_per_step`; with several tasks the slowest one decides. Sources must be
+    .jsonl or .parquet files, which each process counts at its start. Groups that
+    `[task.dynamic_sampling]` discards are read in addition."""
+    steps: int | None = Field(default=None, ge=0, validate_default=True)
+    """Weight versions to train; 0 only evaluates. Required without `epochs`."""
+    groups_per_step: int = Field(ge=1)
+    """Groups (questions) in one training batch."""
+    group_size: int = Field(ge=1)
+    """Rollouts of one question, which are compared with each other."""
+    max_staleness: int = Field(default=0, ge=0)
+    """Largest age of the weights that sampled a trained token, in weight versions. 0 is
+    synchronous."""
     correction: CorrectionMode = "bypass"
-    share_gpu: bool = Field(
-        default=False,
-        description="the samplers release their GPU's memory while the learner trains on it",
-    )
-    publish_adapters: bool = Field(
-        default=False,
-        description="the samplers get the adapters of learner.lora alone, not merged weights",
-    )
-    engine: str = Field(default="127.0.0.1:50051", description="address of `engine serve`")
-    traces: str = Field(
-        default="",
-        description="OTLP/HTTP collector of traces, as http://127.0.0.1:4318; empty = "
-        "OTEL_EXPORTER_OTLP_ENDPOINT, or none",
-    )
+    """Weight of a token if sampler and learner disagree. Staleness 0 takes any mode but
+    `"decoupled"`; above 0 takes `"decoupled"` alone."""
+    share_gpu: bool = False
+    """Samplers release their GPU's memory while the learner trains on it. It needs staleness 0."""
+    publish_adapters: bool = False
+    """Samplers get the adapters of `[learner.lora]` alone, megabytes instead of gigabytes. It needs
+    `learner.publish.way = "folder"` and stays as it is for the whole run."""
+    engine: str = "127.0.0.1:50051"
+    """Address of `engine serve`. Port 0 is any free one, which `toolwright run` chooses; so for
+    samplers and tool services."""
+    traces: str = ""
+    """OTLP/HTTP collector of traces, such as `http://127.0.0.1:4318`. Empty:
+    `OTEL_EXPORTER_OTLP_ENDPOINT`, or no traces."""
 
     rules: ClassVar = (Either("steps", "epochs"),)
     synonyms: ClassVar = "run"
@@ -154,17 +159,17 @@ class Run(Table):
 
 
 class Policy(Table):
-    """The policy to start from: a local Hugging Face folder (Qwen2, Qwen3, Qwen3-MoE, Llama or
-    Qwen2.5-VL; other Qwen-VLs can be sampled and not trained)."""
+    """The policy to start from. It is also the reference of the KL term."""
 
     model: Path
-    foreign_text: ForeignText = Field(
-        default="plain", description="what text of tools and tasks that spells control tokens is"
-    )
-    template: dict[str, JsonValue] = Field(
-        default_factory=dict,
-        description="variables of the chat template, as { enable_thinking = false }",
-    )
+    """Local Hugging Face folder of a Qwen2, Qwen3, Qwen3-MoE, Llama or Qwen2.5-VL model. Other
+    Qwen-VL models can be sampled and not trained."""
+    foreign_text: ForeignText = "plain"
+    """Meaning of control tokens, such as `</think>`, in text of tools and tasks: their letters
+    (`"plain"`), or the control token (`"as_is"`)."""
+    template: dict[str, JsonValue] = Field(default_factory=dict)
+    """Variables of the chat template, such as `{ enable_thinking = false }`. They count wherever
+    the template is rendered, and in the tokenizer's hash."""
 
     synonyms: ClassVar = "policy"
 
@@ -181,46 +186,48 @@ class Policy(Table):
 
 
 class Sampler(Table):
-    """The SGLang servers and how the policy is sampled in training; or, for an evaluation alone,
-    the servers of an OpenAI-compatible API."""
+    """The SGLang servers, and how the policy is sampled in training. An evaluation alone may use an
+    OpenAI-compatible API instead. The learner knows the temperature only: `top_p`, `top_k`, `min_p`
+    and `repetition_penalty` widen the gap between sampler and learner."""
 
-    api: Literal["sglang", "openai-completions", "openai-chat"] = Field(
-        default="sglang", description="only SGLang trains; the others are for `engine eval`"
-    )
+    api: Literal["sglang", "openai-completions", "openai-chat"] = "sglang"
+    """Kind of the servers. The two of OpenAI are for evaluations alone, as are the next five keys.
+    """
     endpoints: tuple[str, ...] = Field(min_length=1)
-    model: str = Field(
-        default="", description="as the API names it; empty = the only one that it serves"
-    )
-    key_env: str = Field(default="", description="environment variable that holds the API's key")
-    tokenizer: Literal["policy", "bytes"] = Field(
-        default="policy",
-        description="what counts an API's text: the tokenizer of policy.model, or three bytes each",
-    )
-    observations: Literal["auto", "assistant", "user"] = Field(
-        default="auto",
-        description="role of a tool's answer if the turn continues after it",
-    )
-    send_stops: bool = Field(
-        default=False, description="to an API that cuts a stop's text away without a word, too"
-    )
+    """URLs of the servers, such as `["http://127.0.0.1:30000"]`. Requests go to the server that
+    should finish first. A failed server is set aside and gets the newest weights when it returns.
+    The servers belong to the run: the engine aborts other requests when it starts."""
+    model: str = ""
+    """Name of the model at the API. Empty: the only one that it serves."""
+    key_env: str = ""
+    """Environment variable with the API's key."""
+    tokenizer: Literal["policy", "bytes"] = "policy"
+    """What counts an API's text: the policy's tokenizer, or its bytes, three of them a token."""
+    observations: Literal["auto", "assistant", "user"] = "auto"
+    """Role of a tool's answer inside a turn. `"auto"`: what the server can do."""
+    send_stops: bool = False
+    """Send stops also to an API that removes the stop's text without notice."""
     temperature: float = Field(default=1.0, ge=0)
+    """Temperature of sampling; 0 is greedy."""
     top_p: float = Field(default=1.0, gt=0, le=1)
+    """Probability mass of the likeliest tokens that are sampled from."""
     top_k: int = -1
+    """Number of likeliest tokens that are sampled from; -1 is all."""
     min_p: float = Field(default=0.0, ge=0, le=1)
+    """Least probability of a sampled token, as a share of the largest."""
     repetition_penalty: float = Field(default=1.0, gt=0)
-    stream_interval: int = Field(
-        default=8, ge=1, description="tokens a chunk; a stop token ends a request at once anyway"
-    )
+    """Factor against repeated tokens; 1 is off."""
+    stream_interval: int = Field(default=8, ge=1)
+    """Tokens in one chunk of a stream. A stop of one token ends a request at once anyway. At 1,
+    reading costs the engine more than twice the CPU time of 8."""
     pause: Literal["retract", "in_place", "abort"] = "retract"
-    timeout_s: float = Field(
-        default=300.0, gt=0, description="longest silence of a stream; above the longest publish"
-    )
-    patience_s: float = Field(
-        default=300.0,
-        gt=0,
-        description="longest time that requests of one action may fail; time without any sampler "
-        "does not count",
-    )
+    """Effect of a publish on requests in flight. `"retract"` computes their cache again under the
+    new weights, `"in_place"` keeps the old cache, and `"abort"` ends and continues them."""
+    timeout_s: float = Field(default=300.0, gt=0)
+    """Longest silence of a stream, in seconds. Keep it above the longest publish."""
+    patience_s: float = Field(default=300.0, gt=0)
+    """Longest time without a new token while requests of an action fail, in seconds. Time without
+    any sampler does not count."""
 
     synonyms: ClassVar = "sampler"
 
@@ -251,43 +258,38 @@ class Sampler(Table):
 
 
 class Tool(Table):
-    """One tool service; several entries give one session each to every trajectory.
+    """One tool service, with an address or started by the engine. Several tables give each
+    trajectory one session on each service, and all their tools."""
 
-    It has an address, or the engine starts it.
+    service: str = ""
+    """Address of a running service: `host:port` or `unix:/path`."""
+    serve: tuple[str, ...] = ()
+    """Words after `toolsvc serve`, for a service that the engine starts, restarts and ends. Its
+    output goes to `tools.NAME.log` in the run folder."""
+    options: dict[str, Any] = Field(default_factory=dict)
+    """With `serve`: options by tool or source, as `--set` of `toolsvc serve` takes them."""
+    tls_ca: Path | None = None
+    """PEM file of the authority that signed the service's certificate. None: no TLS."""
+    tls_cert: Path | None = None
+    """PEM file of the engine's own certificate, for a service with `--tls-client-ca`."""
+    tls_key: Path | None = None
+    """PEM file of that certificate's key."""
+    names: tuple[str, ...] = ()
+    """Tools of the service that a session gets; empty is all. Two services must not share a name.
     """
-
-    service: str = Field(default="", description="address of a ToolService")
-    serve: tuple[str, ...] = Field(
-        default=(), description="words after `toolsvc serve` to start one, without --listen"
-    )
-    options: dict[str, Any] = Field(
-        default_factory=dict,
-        description="with serve: options by tool or source, as `toolsvc serve --set` takes them",
-    )
-    tls_ca: Path | None = Field(
-        default=None,
-        description="PEM file of the authority that signed its certificate; none = no TLS",
-    )
-    tls_cert: Path | None = Field(
-        default=None,
-        description="PEM file of the engine's own certificate, if the service requires one",
-    )
-    tls_key: Path | None = Field(default=None, description="PEM file of that certificate's key")
-    names: tuple[str, ...] = Field(default=(), description="tools of the service; empty = all")
     queue_limit_s: float = Field(default=60.0, gt=0)
-    run_limit_s: float | None = Field(
-        default=None, gt=0, description="longest run of a call; unset = each tool's own"
-    )
-    observation_keep: Keep | Literal[""] = Field(
-        default="",
-        description="which part of a long observation stays; empty = engine.observation_keep",
-    )
+    """Longest wait before a call starts, in seconds. After it nothing ran, and the engine tries
+    again."""
+    run_limit_s: float | None = Field(default=None, gt=0)
+    """Longest run of a call, in seconds, without what the tool waits for; after it the policy sees
+    a tool error. None: each tool's own limit."""
+    observation_keep: Keep | Literal[""] = ""
+    """Part of a long observation of these tools that stays. Empty: `engine.observation_keep`."""
     lease_s: float = Field(default=60.0, gt=0)
-    patience_s: float = Field(
-        default=300.0,
-        ge=0,
-        description="longest time that a service may be unreachable before an attempt fails",
-    )
+    """Time without the engine after which a session ends, in seconds."""
+    patience_s: float = Field(default=300.0, ge=0)
+    """Longest time that the service may be unreachable before an attempt fails, in seconds. A full
+    service is waited for without limit."""
 
     synonyms: ClassVar = "tool"
 
@@ -336,13 +338,17 @@ class Shared(Table):
     """The shared tables of one recipe."""
 
     run: Run
+    """What engine and learner must agree on."""
     policy: Policy
+    """The policy to start from."""
     task: TaskTable
-    tasks: dict[str, MixedTask] = Field(
-        default_factory=dict, description="several tasks at once; [task] says what they share"
-    )
+    """The questions, the protocol and the reward."""
+    tasks: dict[str, MixedTask] = Field(default_factory=dict)
+    """Several tasks in one run, by their names. [task] says what they share."""
     sampler: Sampler
+    """The servers that sample."""
     tools: dict[str, Tool] = Field(default_factory=dict)
+    """Tool services by their names."""
 
     @property
     def each_task(self) -> Mapping[str, TaskTable]:

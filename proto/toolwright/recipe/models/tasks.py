@@ -33,26 +33,32 @@ NAMED = ("source", "reward")
 
 
 class Limits(Table):
-    """Budgets of one trajectory, in tokens if not described otherwise."""
+    """Budgets of one trajectory, in tokens unless the key says otherwise. `engine check` warns if
+    not all turns fit at their longest."""
 
-    turns: int = Field(default=4, ge=0, description="tool calls; one answer turn comes on top")
-    calls: int = Field(default=8, ge=1, description="tool calls in one action")
+    turns: int = Field(default=4, ge=0)
+    """Number of turns with tool calls. One more turn may answer."""
+    calls: int = Field(default=8, ge=1)
+    """Number of tool calls in one action. The policy gets an error for each later one."""
     action: int = Field(default=1024, ge=1)
+    """Length of one action."""
     observation: int = Field(default=1024, ge=1)
-    response: int = Field(default=4096, ge=1, description="actions and observations together")
-    policy: int = Field(
-        default=0,
-        ge=0,
-        description="all actions, observations not counted; above 0 it replaces `response`",
-    )
-    model: int = Field(default=32768, ge=2, description="the sampler's context")
-    seconds: float = Field(default=600.0, gt=0, description="wall clock of one trajectory")
-    image_tokens: int = Field(
-        default=1280, ge=1, description="reserved for an image until the sampler reports its tokens"
-    )
-    image_bytes: int = Field(
-        default=16 << 20, ge=0, description="of all images that the policy is shown, as files"
-    )
+    """Length of one observation. A longer one is cut, as `engine.observation_keep` says."""
+    response: int = Field(default=4096, ge=1)
+    """Length of all actions and observations together."""
+    policy: int = Field(default=0, ge=0)
+    """Length of all actions together. Above 0 it replaces `response`, and only the context bounds
+    observations."""
+    model: int = Field(default=32768, ge=2)
+    """Length of prompt and response: the context that the samplers were started with. Nothing
+    compares it with theirs."""
+    seconds: float = Field(default=600.0, gt=0)
+    """Duration of the turn loop, in seconds. The clock stands still while a sampler or a tool
+    service is unreachable."""
+    image_tokens: int = Field(default=1280, ge=1)
+    """Reserve for an image until the sampler reports its tokens."""
+    image_bytes: int = Field(default=16 << 20, ge=0)
+    """Size of all images that the policy is shown, as files, in bytes."""
 
     synonyms: ClassVar = "limits"
 
@@ -63,32 +69,36 @@ class Limits(Table):
 
 
 class DynamicSampling(Table):
-    """Groups whose rollouts all earned the same are turned away and others sampled in their place
-    (DAPO, arXiv:2503.14476, section 3.2)."""
+    """The engine discards groups whose rollouts all earned the same, and samples others in their
+    place (DAPO, arXiv:2503.14476, section 3.2). An empty table turns it on."""
 
-    metric: str = Field(default="", description="a part of the reward; empty = the final reward")
-    max_gen_batches: int = Field(
-        default=0, description="most batches sampled to fill one; 0 or less = no such bound"
-    )
+    metric: str = ""
+    """Name of the part of the reward that is compared. Empty: the final reward."""
+    max_gen_batches: int = 0
+    """Most batches sampled to fill one; 1 discards nothing. 0: no such bound, and the run ends
+    after 20 batches in a row without a group that varies."""
 
 
 class Branching(Table):
-    """Trajectories part where the policy grows uncertain after an observation (ARPO,
-    arXiv:2507.19849, sections 3.1 and 3.2, with the constants of its code)."""
+    """Trajectories branch where the policy grows uncertain after an observation (ARPO,
+    arXiv:2507.19849, sections 3.1 and 3.2, with the constants of its code). An empty table turns it
+    on. Evaluations do not branch."""
 
-    init: int | None = Field(
-        default=None, ge=1, description="members that begin at the prompt; none = half of the group"
-    )
-    beam: int = Field(default=2, ge=2, le=64, description="ways on from one observation at most")
-    weight: float = Field(
-        default=0.2, ge=0, allow_inf_nan=False, description="of a rise in entropy"
-    )
-    threshold: float = Field(
-        default=0.5, ge=0, lt=1, description="chance of a branch where the entropy is as at first"
-    )
-    tokens: int = Field(default=20, ge=1, description="after an observation that are looked at")
-    top_k: int = Field(default=10, ge=1, le=100, description="log-probs of each of them")
-    agg: Literal["sum", "mean"] = Field(default="sum", description="of the tokens' entropies")
+    init: int | None = Field(default=None, ge=1)
+    """Members of a group that begin at the prompt. None: half of the group, rounded up."""
+    beam: int = Field(default=2, ge=2, le=64)
+    """Most continuations of one observation, with the trajectory's own."""
+    weight: float = Field(default=0.2, ge=0, allow_inf_nan=False)
+    """Factor on a rise in entropy, which is added to `threshold`."""
+    threshold: float = Field(default=0.5, ge=0, lt=1)
+    """Chance of a branch if the entropy is the same as at the prompt."""
+    tokens: int = Field(default=20, ge=1)
+    """Tokens after the prompt, and after each observation, that the entropy is measured over."""
+    top_k: int = Field(default=10, ge=1, le=100)
+    """Log-probs of the likeliest tokens that each of them asks for."""
+    agg: Literal["sum", "mean"] = "sum"
+    """Combination of the tokens' entropies. With `"sum"`, as in ARPO's code, a short continuation
+    looks certain."""
 
     def starters(self, group_size: int) -> int:
         """Members of a group that begin at the prompt."""
@@ -96,14 +106,17 @@ class Branching(Table):
 
 
 class Overlong(Table):
-    """A penalty that grows over the last tokens before a length (DAPO, section 3.4)."""
+    """A penalty that grows linearly over the last tokens before a length (DAPO, section 3.4). It is
+    the part `overlong` of training rewards."""
 
-    max: int = Field(ge=1, description="tokens from which on the penalty is whole")
-    buffer: int = Field(ge=0, description="tokens before `max` over which it grows")
-    factor: float = Field(default=1.0, gt=0, description="the whole penalty")
-    count: Literal["policy", "all"] = Field(
-        default="policy", description="tokens that the policy wrote, or observations too"
-    )
+    max: int = Field(ge=1)
+    """Length at which the penalty is whole, in tokens."""
+    buffer: int = Field(ge=0)
+    """Tokens before `max` over which it grows; 0 is a step."""
+    factor: float = Field(default=1.0, gt=0)
+    """Size of the whole penalty."""
+    count: Literal["policy", "all"] = "policy"
+    """Tokens that count: those of the policy, or observations too. The prompt never counts."""
 
     @model_validator(mode="after")
     def _begins_above_zero(self) -> Overlong:
@@ -116,51 +129,38 @@ class Overlong(Table):
 
 
 class Agent(Table):
-    """Trajectories are written by an agent of its own, which calls the policy as a model server."""
+    """An agent program of its own writes the trajectories. It calls the policy as a model server,
+    and the engine records each call. An empty table turns it on."""
 
-    kind: Literal["external", "command", "function"] = Field(
-        default="external",
-        description="external: agents are started elsewhere; command and function: `agents serve` "
-        "starts them",
-    )
-    command: tuple[str, ...] = Field(
-        default=(),
-        description="an agent's program and its words; files of the recipe's folder may be named "
-        "relative to it",
-    )
-    function: str = Field(
-        default="", description="module:function or ./file.py:function, async: (task, client)"
-    )
-    at_once: int = Field(
-        default=16, ge=1, le=1024, description="agents of one `agents serve` that live at a time"
-    )
-    sandbox: Literal["firejail", "bwrap", "none"] = Field(
-        default="firejail",
-        description="jail of an agent, its network the ingress; none = no jail, with a warning",
-    )
-    folders: tuple[str, ...] = Field(
-        default=(), description="that a jailed agent may read, beside the system's"
-    )
-    retry_exits: tuple[int, ...] = Field(
-        default=(), description="exit codes after which another attempt is made"
-    )
-    environment: dict[str, str] = Field(
-        default_factory=dict, description="of the agent, beside what it always has"
-    )
-    reward_from: Literal["recipe", "agent", "callback"] = Field(
-        default="recipe",
-        description="whose reward counts: task.reward's, the agent's report, or a later report of "
-        "its environment",
-    )
-    superseded: Literal["mask", "train"] = Field(
-        default="mask", description="completions whose place a later sample of the request took"
-    )
-    constrained: Literal["mask", "train"] = Field(
-        default="mask", description="completions that a grammar limited"
-    )
-    sampling: Literal["recipe", "request"] = Field(
-        default="recipe", description="whose temperature, top_p, top_k, min_p and penalty count"
-    )
+    kind: Literal["external", "command", "function"] = "external"
+    """Who starts the agents: `agents serve` (`"command"`, `"function"`), or another program
+    (`"external"`)."""
+    command: tuple[str, ...] = ()
+    """Program and words of an agent. `python` is Toolwright's own. Words may name files of the
+    recipe's folder."""
+    function: str = ""
+    """Async function `"module:function"` or `"./file.py:function"` of the task and the client's
+    settings."""
+    at_once: int = Field(default=16, ge=1, le=1024)
+    """Agents of one `agents serve` that run at the same time."""
+    sandbox: Literal["firejail", "bwrap", "none"] = "firejail"
+    """Jail of an agent; `"none"` warns at the start."""
+    folders: tuple[str, ...] = ()
+    """Folders that a jailed agent may read, in addition to the system's."""
+    retry_exits: tuple[int, ...] = ()
+    """Exit codes after which another attempt is made."""
+    environment: dict[str, str] = Field(default_factory=dict)
+    """Variables of the agent, in addition to its usual ones."""
+    reward_from: Literal["recipe", "agent", "callback"] = "recipe"
+    """Source of the reward: `task.reward`, the agent's report, or a later report of its environment
+    (`"callback"`). Without a report the trajectory is masked."""
+    superseded: Literal["mask", "train"] = "mask"
+    """Completions that a later sample of the same request replaced: out of the loss, or in it."""
+    constrained: Literal["mask", "train"] = "mask"
+    """Completions that a grammar limited: out of the loss, or in it."""
+    sampling: Literal["recipe", "request"] = "recipe"
+    """Source of temperature, `top_p`, `top_k`, `min_p` and penalty: the recipe, or each request.
+    Seed and token limit are always the request's."""
 
     @property
     def started_here(self) -> bool:
@@ -184,58 +184,62 @@ class Agent(Table):
 
 
 class TaskTable(Table):
-    """Source of the questions, protocol and reward."""
+    """The questions, how the agent speaks, and what is rewarded. "Import path" means
+    `package.module:name` or `./file.py:name`."""
 
-    source: str = Field(
-        description="data.jsonl, data.parquet, path.py:function / module:function, or submitted"
-    )
+    source: str
+    """Rows (`data.jsonl`, `data.parquet`), the import path of a function of the seed that yields
+    tasks without end, or `"submitted"`: programs submit the tasks."""
     protocol: str = "engine.api:Tagged"
+    """Import path of the protocol; `"engine.api:Chat"` is the other one that ships."""
     protocol_options: dict[str, Any] = Field(default_factory=dict)
-    reward: str = Field(description="module:function or ./file.py:function")
-    reward_options: dict[str, Any] = Field(
-        default_factory=dict,
-        description="keywords of the reward, which is then what makes the function: a class, say",
-    )
+    """Keywords of the protocol."""
+    reward: str
+    """Import path of the reward function."""
+    reward_options: dict[str, Any] = Field(default_factory=dict)
+    """Keywords of `reward`, which is then called once and returns the function."""
     reward_per_group: bool = False
+    """The function gets the list of a group's trajectories and returns a list."""
     reward_seconds: float = Field(default=60.0, gt=0)
-    reward_threads: int = Field(
-        default=8, ge=1, description="calls at a time of a reward function that is not async"
-    )
-    group_hook: str = Field(
-        default="", description="module:function or ./file.py:function, async, over scored groups"
-    )
-    group_hook_options: dict[str, Any] = Field(
-        default_factory=dict, description="as reward_options, of the group hook"
-    )
-    stops: dict[str, str] = Field(
-        default_factory=dict, description='stop reason = "keep", "mask", "mask:0", "penalise:-0.5"'
-    )
-    tool_rewards: bool = Field(
-        default=False, description="the reward of a tool's result counts for the call's turn"
-    )
-    mask_overlong: bool = Field(default=False, description="what a length limit ended")
-    mask_void: bool = Field(default=False, description="no call understood and no answer")
-    exclude_masked_from_baseline: bool | None = Field(
-        default=None, description="none = only trajectories that infrastructure ended"
-    )
-    dynamic_sampling: DynamicSampling | None = Field(
-        default=None, description="turn groups without a signal away; none = train on all"
-    )
-    overlong: Overlong | None = Field(default=None, description="penalty of length; none = none")
-    branching: Branching | None = Field(
-        default=None, description="trajectories part in two on the way; none = all from the prompt"
-    )
-    agent: Agent | None = Field(
-        default=None, description="an outside agent writes; none = our own turn loop"
-    )
+    """Longest time of one call of the reward function or the group hook, in seconds."""
+    reward_threads: int = Field(default=8, ge=1)
+    """Threads of a reward function that is not `async`. Make a function `async` if it waits for a
+    service."""
+    group_hook: str = ""
+    """Import path of an async function over each scored group. It returns a `Score` or None for
+    each member. After three failures its group is masked."""
+    group_hook_options: dict[str, Any] = Field(default_factory=dict)
+    """Keywords of `group_hook`, as `reward_options`."""
+    stops: dict[str, str] = Field(default_factory=dict)
+    """Rule by stop reason, in lower case: `"keep"`, `"mask"`, `"mask:REWARD"` or
+    `"penalise:VALUE"`, such as `{ tool_timeout = "mask:0" }`."""
+    tool_rewards: bool = False
+    """The reward in a tool's result becomes a part of the reward, for the turn of its call."""
+    mask_overlong: bool = False
+    """Mask trajectories that a length limit ended: `MAX_RESPONSE_LENGTH`, `MAX_MODEL_LENGTH`,
+    `MAX_ACTION_LENGTH`, `MAX_IMAGE_BYTES`."""
+    mask_void: bool = False
+    """Mask trajectories with neither a call that a tool understood nor an answer."""
+    exclude_masked_from_baseline: bool | None = None
+    """Whether rewards of masked members stay out of their group's mean and deviation. None: only if
+    infrastructure ended the member or its reward failed. `false`: also those count."""
+    dynamic_sampling: DynamicSampling | None = None
+    """Discard groups without a signal. None: train on all."""
+    overlong: Overlong | None = None
+    """Penalty of length. None: no penalty."""
+    branching: Branching | None = None
+    """Trajectories branch on the way. None: all begin at the prompt."""
+    agent: Agent | None = None
+    """An outside agent writes the trajectories. None: the engine's own turn loop."""
     shuffle: bool = True
+    """Shuffle files anew in each epoch. Functions have their own order."""
     limits: Limits = Field(default_factory=Limits)
-    metadata: dict[str, Any] = Field(
-        default_factory=dict,
-        description="laid over the metadata of every training task, for its tools; in texts "
-        "{iteration} names the weights that the group began with",
-    )
-    tools: tuple[str, ...] = Field(default=(), description="names under [tools]; empty = all")
+    """Budgets of one trajectory."""
+    metadata: dict[str, Any] = Field(default_factory=dict)
+    """Values laid over the metadata of every training task; tools get them with the session.
+    `{iteration}` in a text becomes RUN.STEP of the weights that the group began with."""
+    tools: tuple[str, ...] = ()
+    """Names under [tools] that the task uses; empty is all."""
 
     synonyms: ClassVar = "task"
 
@@ -276,20 +280,14 @@ class TaskTable(Table):
 
 
 class MixedTask(TaskTable):
-    """One of several tasks that are trained together."""
+    """One of several tasks that are trained together. Missing keys are those of [task]. If a task
+    names its own protocol, reward or hook, the options of [task] do not count for it."""
 
-    share: float = Field(
-        default=1.0,
-        gt=0,
-        allow_inf_nan=False,
-        description="of a batch's groups, relative to the other tasks' shares",
-    )
-    weight: float = Field(
-        default=1.0,
-        ge=0,
-        allow_inf_nan=False,
-        description="of its loss, relative to the other tasks' weights",
-    )
+    share: float = Field(default=1.0, gt=0, allow_inf_nan=False)
+    """Share of a batch's groups, relative to the other tasks. `engine check` shows the numbers."""
+    weight: float = Field(default=1.0, ge=0, allow_inf_nan=False)
+    """Weight of the task's loss, relative to the other tasks. At 0 the task is sampled and
+    measured, and trains nothing."""
 
 
 def laid_out(tables: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,10 +13,9 @@ from engine.core.trajectory.events import Scored, decode, encode
 from engine.core.trajectory.record import Identity, record
 from engine.core.trajectory.state import fold
 from engine.errors import StartupError
-from tests.support.docs import example
 from tests.support.logs import example as example_log
 from tests.unit.engine.rewards.test_reading import TWO_TURNS
-from toolwright.types import CallOutcome, CallRecord, RewardPart
+from toolwright.types import RewardPart
 
 HOOKS = """
 import asyncio
@@ -134,17 +132,6 @@ async def test_a_hook_that_fails_masks_its_group_and_keeps_the_rewards(
         assert (done.reward, done.masked, done.outside_baseline) == (1.0, True, True)
         assert done.events[-1].kind == "group_hook_failed"
         assert words in done.events[-1].data["error"]
-
-
-async def test_the_example_of_the_docs_rewards_the_few_who_use_a_tool(tmp_path: Path) -> None:
-    (tmp_path / "hooks.py").write_text(example("train/recipe.md", ":share"), encoding="utf-8")
-    outcome = CallOutcome(observation="", valid=True)
-    call = CallRecord(call_id="c", turn=0, index=0, tool="add", action="", outcome=outcome)
-    group = [replace(TWO_TURNS, calls=(call,)), *[TWO_TURNS] * 4]
-    first, *others = await hook(tmp_path, "share").scores(group)
-    assert first is not None
-    assert first.total == pytest.approx(0.1)
-    assert others == [None] * 4
 
 
 @pytest.mark.parametrize(

@@ -193,7 +193,7 @@ def test_an_evaluation_reports_the_reward_alone() -> None:
 
 def test_swe_s_rule_is_a_recipe() -> None:
     """Any timeout, exception or overlength: reward 0 and masked, as the table in the docs."""
-    swe = rules(**tomllib.loads(example("train/recipe.md", "# SWE:", "toml"))["task"])
+    swe = rules(**tomllib.loads(example("train/groups.md", "# SWE:", "toml"))["task"])
     ends = [(ended(reason), 0.0) for reason in (
         StopReason.TOOL_TIMEOUT, StopReason.TRAJECTORY_TIMEOUT, StopReason.TOOL_EXCEPTION,
         StopReason.MAX_RESPONSE_LENGTH, StopReason.MAX_MODEL_LENGTH, StopReason.MAX_ACTION_LENGTH,

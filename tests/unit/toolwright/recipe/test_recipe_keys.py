@@ -111,7 +111,7 @@ def test_a_preset_alone_has_no_doubts(tmp_path: Path, preset: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "page", ["your-own-run", "warm-up", "ablations", "on-gpus", "recipe", "advantages"]
+    "page", ["your-own-run", "warm-up", "ablations", "on-gpus", "groups", "objective", "advantages"]
 )
 def test_what_the_docs_show_has_no_doubts(tmp_path: Path, page: str) -> None:
     (tmp_path / "base.toml").write_text(to_toml(TABLES), encoding="utf-8")
