@@ -56,7 +56,7 @@ def told(state: State) -> Iterator[str]:
     for suite, reward in state.evaluations.items():
         yield f"suite    {suite}: mean reward {reward:.3g}"
     for doubt in state.doubts:
-        yield f"doubt    {doubt}"
+        yield f"warning  {doubt}"
     for process in state.processes:
         alive = {True: "lives", False: "has ended", None: "was found"}[process.alive]
         where = f", {process.address}" if process.address else ""

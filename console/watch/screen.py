@@ -69,7 +69,7 @@ class Screen:
         self.say(line(self.status, self.elapsed))
         for doubt in self.status.doubts:
             if doubt_kind(doubt) not in self._doubted:
-                self.say(f"  doubt: {doubt}")
+                self.say(f"  warning: {doubt}")
         self._doubted = {doubt_kind(doubt) for doubt in self.status.doubts}
 
     def _display(self, live: bool) -> AbstractContextManager[Live | None]:
@@ -100,7 +100,7 @@ def panel(status: Status, now: float) -> Panel:
     for name, words in status.doing.items():
         grid.add_row(Text(name, style="dim"), Text(plain(words, ""), style="cyan"))
     for doubt in status.doubts:
-        grid.add_row(Text("doubt", style="bold yellow"), Text(plain(doubt, ""), style="yellow"))
+        grid.add_row(Text("warning", style="bold yellow"), Text(plain(doubt, ""), style="yellow"))
     title = Text(plain(status.stage, ""))
     if (ages := status.ages(now)) is not None:
         title.append(f" · {duration(ages[0])}, the run {duration(ages[1])}")

@@ -72,7 +72,7 @@ class EngineState:
     """Status of an engine."""
 
     turned_away: int
-    """Groups without a signal that dynamic sampling has turned away, in all lives of the run."""
+    """Groups without a signal that dynamic sampling has discarded, in all lives of the run."""
     fruitless: str
     """Why no more groups will come, a sentence; empty while they may."""
     run: str = ""

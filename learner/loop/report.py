@@ -83,7 +83,7 @@ def report_step(
 
 
 def _turned_away(run: Run) -> dict[str, int]:
-    """Number of groups that dynamic sampling has turned away so far.
+    """Number of groups that dynamic sampling has discarded so far.
 
     Empty if the engine does not answer at once: the metrics line does not wait for it.
     """

@@ -7,7 +7,7 @@ Batch 2, group size 2, eta 1. What happens:
   anew. Member 1 starts again; its first attempt is given up.
 - g2's first action is cut by the publish of a.1, and goes on under a.1 after a broken stream.
 - The learner dies after step 2 and opens lineage b at a.1. g1 is offered again, g2 for the first
-  time; g3 and g4 follow. g5 is turned away, g6 skipped, g7 offered and then dropped, g8 pending.
+  time; g3 and g4 follow. g5 is discarded, g6 skipped, g7 offered and then dropped, g8 pending.
 - An evaluation runs under a.0.
 - g8-0 loses its session and is given up; g8-1 is in flight when the engine stops.
 - The journal holds less of g1-0 than was appended when life 0 is killed. g9-0 has its score by

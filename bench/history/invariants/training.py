@@ -20,7 +20,7 @@ ONE_FATE = Invariant(
 FATES_HOLD = Invariant(
     name="fates_hold",
     promise="The journal's fate of a position is what the learner saw of it: trained, dropped with "
-    "a reason, turned away, skipped with a reason, or pending.",
+    "a reason, discarded, skipped with a reason, or pending.",
     source="engine/serving/journal/groups.py; engine/serving/delivery/delivery.py",
 )
 NOTHING_LOST = Invariant(

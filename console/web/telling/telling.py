@@ -39,7 +39,7 @@ LONGEST = 20_000
 MOST_PIECES = 6_000
 """Tokens of a segment that are shown one by one; the others are text."""
 LONGEST_LINE = 64 << 20
-FATES = {0: "offered", 1: "dropped: too old", 2: "turned away: no signal"}
+FATES = {0: "offered", 1: "dropped: too old", 2: "discarded: no signal"}
 
 
 class Gone(Exception):

@@ -39,7 +39,7 @@ def _run(found: Mapping[str, Any]) -> RenderableType:
     head.add_row("engine", "serves it now" if found["engine_lives"] else "none serves it")
     head.add_row("version", _version(found))
     counts = ", ".join(f"{count} {name}" for name, count in found["groups"].items())
-    head.add_row("groups", counts.replace("_", " "))
+    head.add_row("groups", counts.replace("turned_away", "discarded").replace("_", " "))
     head.add_row("trajectories", f"{found['trajectories_accepted']} accepted")
     parts: list[RenderableType] = [head]
     if found["skipped"]:
@@ -106,7 +106,7 @@ def _trajectory(found: Mapping[str, Any]) -> RenderableType:
     if attempts:
         head.add_row("attempts", Text(attempts))
     if "sequence" in found:
-        fate = ", dropped" if found["dropped"] else ", turned away" if found["turned_away"] else ""
+        fate = ", dropped" if found["dropped"] else ", discarded" if found["turned_away"] else ""
         head.add_row("group", f"{escaped(found['group'])}, sequence {found['sequence']}{fate}")
     rows = [_entry(entry) for entry in found["timeline"]]
     return Group(head, Text(), *rows, Text(), _end(found))

@@ -287,7 +287,7 @@ def unknown_trajectory(reader: JournalReader, name: str) -> StartupError:
     """The error for a name without records: the reason, or similar names."""
     if reader.was_turned_away(name):
         return StartupError(
-            f"the journal has not kept {name}: its group had no signal and was turned away; set "
+            f"the journal has not kept {name}: its group had no signal and was discarded; set "
             'engine.history = "all" to keep such groups'
         )
     if reader.was_delivered(name):

@@ -1,4 +1,4 @@
-"""Dynamic sampling: which complete groups are turned away because they teach nothing.
+"""Dynamic sampling: which complete groups are discarded because they teach nothing.
 
 DAPO (arXiv:2503.14476, section 3.2): a prompt whose rollouts all earned the same has no advantage,
 so another prompt is sampled in its place until the batch is full. Pure, except for one count.
@@ -51,7 +51,7 @@ def has_signal(members: Sequence[Trajectory], metric: str = "") -> bool:
 
 
 class GroupFilter:
-    """Decides for each complete group, in the order of storing, whether it is turned away."""
+    """Decides for each complete group, in the order of storing, whether it is discarded."""
 
     def __init__(self, settings: DynamicSampling, *, groups_per_step: int) -> None:
         self._metric = settings.metric
@@ -66,7 +66,7 @@ class GroupFilter:
 
     def resume(self, *, kept: int, turned_away: int) -> None:
         """Continues from the journal. kept: groups of the batch that is being filled. turned_away:
-        groups turned away for it."""
+        groups discarded for it."""
         self._kept, self._turned_away = kept, turned_away
 
     def turns_away(self, members: Sequence[Trajectory]) -> bool:
@@ -100,7 +100,7 @@ class GroupFilter:
             parts = ", ".join(sorted(self._parts)) or "none"
             fix = f"no rollout has that part, they have: {parts}; correct dynamic_sampling.metric"
         return (
-            f"dynamic sampling turned away {self._in_vain} groups in a row ({MOST_EMPTY_ROUNDS} "
+            f"dynamic sampling discarded {self._in_vain} groups in a row ({MOST_EMPTY_ROUNDS} "
             f"batches): the {name} of no group varies ({said} of {self._seen.total()} rollouts); "
             f"{fix}"
         )

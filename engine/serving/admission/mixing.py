@@ -7,7 +7,7 @@ Invariants
 - Position p of the run is position p // n of task p % n, n being the number of tasks. Each task
   walks through its own source, independent of the others' positions.
 - A task that lost a group before it was stored is the furthest behind, so it is admitted next. The
-  group's task was unusable, or the group was turned away.
+  group's task was unusable, or the group was discarded.
 - No group of batch b + 1 is stored before all groups of batch b. A group that has to wait can wait.
   While a batch lacks a group, its task has one in flight or is admitted next.
 """
@@ -76,6 +76,6 @@ class Mixture:
         self._stored += 1
 
     def release(self, name: str) -> None:
-        """Frees the place of a group that is turned away."""
+        """Frees the place of a group that is discarded."""
         self._reserved[name] -= 1
         self.give_back(name)

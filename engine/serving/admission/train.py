@@ -12,7 +12,7 @@ Invariants
 - A task without a submitted question waits for one, and so do the groups of other tasks after it.
 - A group that waits for its place in a batch holds no place in flight. It goes on after a restart,
   because its log is journaled.
-- A group that dynamic sampling turns away is journaled and not accepted. Its place in the bound is
+- A group that dynamic sampling discards is journaled and not accepted. Its place in the bound is
   free, so as many groups are sampled as a batch lacks, and never a surplus.
 """
 

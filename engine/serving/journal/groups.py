@@ -5,7 +5,7 @@ Statements on the tables groups, members and skipped; the writer owns the transa
 Invariants
 - A group is stored whole or not at all. Its bytes never change, so a second offer is identical.
 - Sequence numbers grow and are never reused.
-- Id, hash and position of a group stay for good, even if the group was turned away.
+- Id, hash and position of a group stay for good, even if the group was discarded.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ def count(db: sqlite3.Connection, durable: int) -> GroupCounts:
 
 
 def batch_progress(db: sqlite3.Connection, batch: int) -> tuple[int, int]:
-    """Groups that the batch in progress has, and groups turned away since the batch before was
+    """Groups that the batch in progress has, and groups discarded since the batch before was
     full. A stale group has filled its batch. batch: groups of a whole batch."""
     (kept,) = db.execute(
         "SELECT count(*) FROM groups WHERE dropped <> ?", (Fate.TURNED_AWAY,)

@@ -321,7 +321,7 @@ class Journal:
         return await self._writer.write(work, frees=True)
 
     async def batch_progress(self, batch: int) -> tuple[int, int]:
-        """Groups that the batch in progress has, and groups turned away for it."""
+        """Groups that the batch in progress has, and groups discarded for it."""
         return await self._writer.read(lambda: groups.batch_progress(self._db, batch))
 
     async def drop(self, sequence: int) -> None:
@@ -373,7 +373,7 @@ class Journal:
         return await self._writer.read(lambda: groups.positions(self._db))
 
     async def kept_positions(self) -> list[int]:
-        """Source positions of the groups that were not turned away."""
+        """Source positions of the groups that were not discarded."""
         return await self._writer.read(lambda: groups.kept_positions(self._db))
 
     async def add_learner(self, learner: str) -> None:

@@ -202,7 +202,7 @@ class JournalReader:
         return row is not None
 
     def was_turned_away(self, trajectory: str) -> bool:
-        """Whether its group was turned away."""
+        """Whether its group was discarded."""
         row = self._db.execute(
             "SELECT 1 FROM groups WHERE id = ? AND dropped = ?",
             (trajectory.rpartition("-")[0], Fate.TURNED_AWAY),

@@ -52,7 +52,7 @@ class EngineProgress:
             f"reward {compact(reward)}",
         ]
         if turned_away:
-            parts.append(f"{turned_away} groups turned away")
+            parts.append(f"{turned_away} groups discarded")
         if evaluating:
             parts.append(f"{evaluating} evaluating")
         return ", ".join(parts)

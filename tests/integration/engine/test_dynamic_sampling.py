@@ -1,4 +1,4 @@
-"""Groups without a signal are turned away and others sampled, in this life and the next."""
+"""Groups without a signal are discarded and others sampled, in this life and the next."""
 
 from __future__ import annotations
 
@@ -69,10 +69,10 @@ async def test_a_batch_is_full_of_groups_that_vary(world: MakeWorld) -> None:
         status = await run.learner.status()
         assert (status.waiting_groups, status.dropped_groups) == (2, 0)
         assert status.detail["turned_away_groups"] == away
-        assert f"{away} groups turned away" in run.engine.status.line()
+        assert f"{away} groups discarded" in run.engine.status.line()
         mark = groups[-1].info.sequence_number
         await run.learner.acknowledge(mark)
-    # What was turned away left no bytes, and stays turned away.
+    # What was discarded left no bytes, and stays discarded.
     with closing(sqlite3.connect(run.folder / "journal.sqlite")) as journal:
         assert journal.execute("SELECT count(*) FROM members").fetchone() == (0,)
         assert journal.execute("SELECT count(*) FROM logs").fetchone() == (0,)
@@ -95,7 +95,7 @@ async def test_no_variation_ends_aloud(world: MakeWorld, monkeypatch: pytest.Mon
             assert time.monotonic() - began < 15
             status = await run.learner.status()
             assert status.state == "fruitless"
-            words = r"turned away (\d+) groups in a row \(3 batches\)"
+            words = r"discarded (\d+) groups in a row \(3 batches\)"
             told = re.search(words, status.detail["fruitless"])
             assert told is not None
             groups = int(told[1])
@@ -105,7 +105,7 @@ async def test_no_variation_ends_aloud(world: MakeWorld, monkeypatch: pytest.Mon
             assert not run.task.done()
     (line,) = [line for line in said if line["event"] == "fruitless"]
     assert line["log_level"] == "error"
-    assert f"turned away {groups} groups" in line["reason"]
+    assert f"discarded {groups} groups" in line["reason"]
     async with here.engine() as run:  # the same command tries again
         await until(lambda: run.engine._lane.counts.turned_away >= groups + 6, "six groups more")
 

@@ -134,9 +134,9 @@ def test_an_engine_that_finds_no_group_with_a_signal_ends_the_run_with_its_sente
 ) -> None:
     """What is left is trained on; then a lease comes back empty, and the reason is asked for."""
     engine.last, engine.turned_away = 6, 60
-    engine.fruitless = "dynamic sampling turned away 60 groups in a row"
+    engine.fruitless = "dynamic sampling discarded 60 groups in a row"
     changes = {"task.dynamic_sampling.max_gen_batches": 0, **ASYNC}
-    with pytest.raises(WorthlessError, match="samples no more: dynamic sampling turned away 60"):
+    with pytest.raises(WorthlessError, match="samples no more: dynamic sampling discarded 60"):
         loop.run(recipe_for(tmp_path, model_folder, engine, **changes))
     assert used(tmp_path) == EVERY_GROUP[:6]
     assert [line["turned_away_groups"] for line in metrics(tmp_path)] == [60, 60]

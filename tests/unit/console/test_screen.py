@@ -87,8 +87,8 @@ def test_a_log_has_each_doubt_once_as_long_as_it_lasts() -> None:
     for found in every:
         shown.status.doubts = found
         shown._say_line()
-    said = [text for text in out.getvalue().splitlines() if "doubt" in text]
-    assert said == ["  doubt: 30% of step 57 is masked", "  doubt: a b", "  doubt: a b"]
+    said = [text for text in out.getvalue().splitlines() if "warning" in text]
+    assert said == ["  warning: 30% of step 57 is masked", "  warning: a b", "  warning: a b"]
 
 
 def test_the_panel_shows_it_all_and_no_escape_of_a_stranger() -> None:

@@ -17,7 +17,7 @@ PAGE = (DOCS / "train" / "when-it-does-not-learn.md").read_text(encoding="utf-8"
 METRICS = (DOCS / "operate" / "metrics.md").read_text(encoding="utf-8")
 KEY = re.compile(rf"((?:{'|'.join(TABLES)})(?:\.[A-Za-z_]+)+)(?: = .+)?")
 OTHERS = {
-    "doubt", "fruitless", "reward_failed", "reason", "outcome", "keep", "Score", "grpo", "system",
+    "warning", "fruitless", "reward_failed", "reason", "outcome", "keep", "Score", "grpo", "system",
     "-sampled", "my-run/run", "errored", "OMP_NUM_THREADS=1", "--memory-mib", "--max-sessions",
     "learner.jsonl", "evaluations.jsonl", "tools.NAME.log", "console/logs",
 }  # fmt: skip

@@ -41,7 +41,7 @@ async def group(journal: Journal, position: int, *, turned_away: bool = False) -
 
 @pytest.fixture
 async def run(tmp_path: Path) -> AsyncIterator[Path]:
-    """A run in progress: one group acknowledged, one dropped, one waiting, one turned away, three
+    """A run in progress: one group acknowledged, one dropped, one waiting, one discarded, three
     in flight."""
     journal = Journal(tmp_path / FILE_NAME)
     await journal.set_version(V1, tmp_path / "policy" / "a-1", None)

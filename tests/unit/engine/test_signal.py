@@ -1,4 +1,4 @@
-"""Dynamic sampling: which groups are turned away, and how many at most."""
+"""Dynamic sampling: which groups are discarded, and how many at most."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_what_never_varies_ends_with_a_sentence() -> None:
         assert mine.turns_away(UNIFORM)
     assert not mine.fruitless
     assert mine.turns_away([member(0.0), member(0.0)])
-    assert "turned away 40 groups in a row" in mine.fruitless
+    assert "discarded 40 groups in a row" in mine.fruitless
     assert "1 78, 0 2 of 80 rollouts" in mine.fruitless
     mine.turns_away(VARIES)  # it was in flight
     assert not mine.fruitless

@@ -170,7 +170,7 @@ def test_the_line_for_people() -> None:
     assert "10,000 tokens/s" in first and "evaluating" not in first
     now = 110.0
     both = progress.line(**told, evaluating=5, turned_away=3, tokens=50_500)
-    assert all(one in both for one in ("100 tokens/s", "5 evaluating", "3 groups turned away"))
+    assert all(one in both for one in ("100 tokens/s", "5 evaluating", "3 groups discarded"))
 
 
 def test_a_warning_is_one_line_whatever_is_in_it() -> None:

@@ -1,4 +1,4 @@
-// One run as a whole: what came of it, what raises doubts, its course, its processes and its recipe.
+// One run as a whole: what came of it, its warnings, its course, its processes and its recipe.
 
 import { ask } from "../api.js";
 import { fill, h } from "../dom.js";
@@ -54,7 +54,7 @@ export class About {
     fill(this.element,
       h("h1", {}, told.headline), told.why && h("p", { class: "quiet" }, told.why),
       told.about.lead && h("p", {}, told.about.lead),
-      listed("Doubts", told.doubts, "fault"), listed("Remarks", told.remarks, ""),
+      listed("Warnings", told.doubts, "fault"), listed("Remarks", told.remarks, ""),
       tiles(told), h("div", { class: "parts-of" }, suites(told, this.run), course(told), breakdowns(told), this.processes(told),
         this.recipe(open), pairs("Versions", Object.entries(told.versions)), commands(told)));
     for (const one of this.element.querySelectorAll("details")) if (open.has(one.id)) one.open = true;

@@ -134,5 +134,5 @@ function suites(_, told) {
 
 function came(_, told) {
   return told ? [told.headline, told.control && h("span", { class: "badge" }, "control: learning rate 0"),
-    told.doubts > 0 && h("span", { class: "badge bad" }, plural(told.doubts, "doubt"))] : "reading …";
+    told.doubts > 0 && h("span", { class: "badge bad" }, plural(told.doubts, "warning"))] : "reading …";
 }

@@ -115,28 +115,34 @@ class _ErrorReasonEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._En
     DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
     ERROR_REASON_UNSPECIFIED: _ErrorReason.ValueType  # 0
     ERROR_REASON_INVALID_REQUEST: _ErrorReason.ValueType  # 1
-    """INVALID_ARGUMENT: a field is missing or out of range."""
+    """INVALID_ARGUMENT: a field is missing or out of range, or another request used the session id."""
     ERROR_REASON_SESSION_NOT_FOUND: _ErrorReason.ValueType  # 2
     """NOT_FOUND: the session is not known here."""
     ERROR_REASON_SESSION_LOST: _ErrorReason.ValueType  # 3
     """FAILED_PRECONDITION: the session died with its state; open a new one."""
     ERROR_REASON_SESSION_CLOSED: _ErrorReason.ValueType  # 4
-    """FAILED_PRECONDITION: the session was closed."""
+    """FAILED_PRECONDITION: the session was closed, or its lease ended. Open one under a new id."""
     ERROR_REASON_WRONG_ENDPOINT: _ErrorReason.ValueType  # 5
     """FAILED_PRECONDITION: another process holds the session; `endpoint` names it."""
     ERROR_REASON_CALL_ID_REUSED: _ErrorReason.ValueType  # 6
-    """FAILED_PRECONDITION: the call_id came with another request before."""
+    """FAILED_PRECONDITION: the call_id came with another request before, or another task was
+    submitted under the id.
+    """
     ERROR_REASON_RESULT_FORGOTTEN: _ErrorReason.ValueType  # 7
     """FAILED_PRECONDITION: the call ran, its turn was acknowledged, its result is forgotten."""
     ERROR_REASON_QUEUE_LIMIT: _ErrorReason.ValueType  # 8
-    """RESOURCE_EXHAUSTED with RetryInfo: the queue limit passed."""
+    """RESOURCE_EXHAUSTED with RetryInfo: the queue limit passed, or as many tasks wait, or as many
+    readers follow, as the engine allows.
+    """
     ERROR_REASON_TOO_MANY_SESSIONS: _ErrorReason.ValueType  # 9
-    """RESOURCE_EXHAUSTED with RetryInfo: the service holds as many sessions as it may."""
+    """RESOURCE_EXHAUSTED with RetryInfo: the service holds as many sessions, or as many bytes of their
+    blobs, as it may.
+    """
     ERROR_REASON_DRAINING: _ErrorReason.ValueType  # 10
     """UNAVAILABLE: the service is shutting down."""
     ERROR_REASON_BACKEND_DOWN: _ErrorReason.ValueType  # 11
     """UNAVAILABLE: a backend of the service is down. Without RetryInfo the same request would be
-    refused again.
+    refused again, for example if a key is wrong or a budget is spent.
     """
     ERROR_REASON_UNKNOWN_TOOL: _ErrorReason.ValueType  # 12
     """NOT_FOUND: no tool of that name in the session."""
@@ -145,17 +151,23 @@ class _ErrorReasonEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._En
     ERROR_REASON_NOT_SERVED: _ErrorReason.ValueType  # 14
     """UNIMPLEMENTED: in the contract, not served here."""
     ERROR_REASON_WRONG_LINEAGE: _ErrorReason.ValueType  # 15
-    """FAILED_PRECONDITION: the lineage is not the one that survives."""
+    """FAILED_PRECONDITION: a new lineage has no parent, or a learner begins anew though groups are
+    gone. Restore its checkpoint, or use a new run folder.
+    """
     ERROR_REASON_WRONG_VERSION: _ErrorReason.ValueType  # 16
-    """FAILED_PRECONDITION: the weight version is not the next one."""
+    """FAILED_PRECONDITION: the weight version is not newer."""
     ERROR_REASON_PUBLISH_FAILED: _ErrorReason.ValueType  # 17
     """FAILED_PRECONDITION: the samplers could not be brought to the published version."""
     ERROR_REASON_DISK_FULL: _ErrorReason.ValueType  # 18
-    """RESOURCE_EXHAUSTED: the journal's disk is full."""
+    """RESOURCE_EXHAUSTED with RetryInfo: the journal's disk is full; nothing was stored."""
     ERROR_REASON_UNKNOWN_SEQUENCE: _ErrorReason.ValueType  # 19
-    """FAILED_PRECONDITION: the sequence number was never leased."""
+    """FAILED_PRECONDITION: the sequence number was never leased, or its groups are acknowledged and
+    gone.
+    """
     ERROR_REASON_SESSION_BUSY: _ErrorReason.ValueType  # 20
-    """FAILED_PRECONDITION: calls of one session may not run in parallel here."""
+    """FAILED_PRECONDITION with RetryInfo: as many calls of the session wait as may, or a session is to
+    be forked while a call runs.
+    """
     ERROR_REASON_NOT_OWNER: _ErrorReason.ValueType  # 21
     """PERMISSION_DENIED: the token or the owner does not fit."""
     ERROR_REASON_INTERNAL: _ErrorReason.ValueType  # 22
@@ -174,28 +186,34 @@ class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
 
 ERROR_REASON_UNSPECIFIED: ErrorReason.ValueType  # 0
 ERROR_REASON_INVALID_REQUEST: ErrorReason.ValueType  # 1
-"""INVALID_ARGUMENT: a field is missing or out of range."""
+"""INVALID_ARGUMENT: a field is missing or out of range, or another request used the session id."""
 ERROR_REASON_SESSION_NOT_FOUND: ErrorReason.ValueType  # 2
 """NOT_FOUND: the session is not known here."""
 ERROR_REASON_SESSION_LOST: ErrorReason.ValueType  # 3
 """FAILED_PRECONDITION: the session died with its state; open a new one."""
 ERROR_REASON_SESSION_CLOSED: ErrorReason.ValueType  # 4
-"""FAILED_PRECONDITION: the session was closed."""
+"""FAILED_PRECONDITION: the session was closed, or its lease ended. Open one under a new id."""
 ERROR_REASON_WRONG_ENDPOINT: ErrorReason.ValueType  # 5
 """FAILED_PRECONDITION: another process holds the session; `endpoint` names it."""
 ERROR_REASON_CALL_ID_REUSED: ErrorReason.ValueType  # 6
-"""FAILED_PRECONDITION: the call_id came with another request before."""
+"""FAILED_PRECONDITION: the call_id came with another request before, or another task was
+submitted under the id.
+"""
 ERROR_REASON_RESULT_FORGOTTEN: ErrorReason.ValueType  # 7
 """FAILED_PRECONDITION: the call ran, its turn was acknowledged, its result is forgotten."""
 ERROR_REASON_QUEUE_LIMIT: ErrorReason.ValueType  # 8
-"""RESOURCE_EXHAUSTED with RetryInfo: the queue limit passed."""
+"""RESOURCE_EXHAUSTED with RetryInfo: the queue limit passed, or as many tasks wait, or as many
+readers follow, as the engine allows.
+"""
 ERROR_REASON_TOO_MANY_SESSIONS: ErrorReason.ValueType  # 9
-"""RESOURCE_EXHAUSTED with RetryInfo: the service holds as many sessions as it may."""
+"""RESOURCE_EXHAUSTED with RetryInfo: the service holds as many sessions, or as many bytes of their
+blobs, as it may.
+"""
 ERROR_REASON_DRAINING: ErrorReason.ValueType  # 10
 """UNAVAILABLE: the service is shutting down."""
 ERROR_REASON_BACKEND_DOWN: ErrorReason.ValueType  # 11
 """UNAVAILABLE: a backend of the service is down. Without RetryInfo the same request would be
-refused again.
+refused again, for example if a key is wrong or a budget is spent.
 """
 ERROR_REASON_UNKNOWN_TOOL: ErrorReason.ValueType  # 12
 """NOT_FOUND: no tool of that name in the session."""
@@ -204,17 +222,23 @@ ERROR_REASON_BLOB_NOT_FOUND: ErrorReason.ValueType  # 13
 ERROR_REASON_NOT_SERVED: ErrorReason.ValueType  # 14
 """UNIMPLEMENTED: in the contract, not served here."""
 ERROR_REASON_WRONG_LINEAGE: ErrorReason.ValueType  # 15
-"""FAILED_PRECONDITION: the lineage is not the one that survives."""
+"""FAILED_PRECONDITION: a new lineage has no parent, or a learner begins anew though groups are
+gone. Restore its checkpoint, or use a new run folder.
+"""
 ERROR_REASON_WRONG_VERSION: ErrorReason.ValueType  # 16
-"""FAILED_PRECONDITION: the weight version is not the next one."""
+"""FAILED_PRECONDITION: the weight version is not newer."""
 ERROR_REASON_PUBLISH_FAILED: ErrorReason.ValueType  # 17
 """FAILED_PRECONDITION: the samplers could not be brought to the published version."""
 ERROR_REASON_DISK_FULL: ErrorReason.ValueType  # 18
-"""RESOURCE_EXHAUSTED: the journal's disk is full."""
+"""RESOURCE_EXHAUSTED with RetryInfo: the journal's disk is full; nothing was stored."""
 ERROR_REASON_UNKNOWN_SEQUENCE: ErrorReason.ValueType  # 19
-"""FAILED_PRECONDITION: the sequence number was never leased."""
+"""FAILED_PRECONDITION: the sequence number was never leased, or its groups are acknowledged and
+gone.
+"""
 ERROR_REASON_SESSION_BUSY: ErrorReason.ValueType  # 20
-"""FAILED_PRECONDITION: calls of one session may not run in parallel here."""
+"""FAILED_PRECONDITION with RetryInfo: as many calls of the session wait as may, or a session is to
+be forked while a call runs.
+"""
 ERROR_REASON_NOT_OWNER: ErrorReason.ValueType  # 21
 """PERMISSION_DENIED: the token or the owner does not fit."""
 ERROR_REASON_INTERNAL: ErrorReason.ValueType  # 22

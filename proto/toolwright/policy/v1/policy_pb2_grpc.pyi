@@ -47,7 +47,9 @@ class PolicyServiceStub:
     """Hands a list of tensors to all servers. Answers when each has received them, for which the
     learner broadcasts them from rank 0, one by one in the list's order, while the RPC is under
     way. The first one waits for all servers to have joined, or fails, and pauses them. Idempotent
-    by index. A failure ends the publish; a refusal (INVALID_ARGUMENT) leaves it as it was.
+    by index. A failure ends the publish; a refusal (INVALID_ARGUMENT) leaves it as it was. After a
+    failure the learner closes its side of the group, a few seconds later its store, and begins with
+    a new group or a folder. SGLang takes part with tensor parallelism alone.
     """
 
     CommitPublish: grpc.UnaryUnaryMultiCallable[
@@ -115,7 +117,9 @@ class PolicyServiceAsyncStub:
     """Hands a list of tensors to all servers. Answers when each has received them, for which the
     learner broadcasts them from rank 0, one by one in the list's order, while the RPC is under
     way. The first one waits for all servers to have joined, or fails, and pauses them. Idempotent
-    by index. A failure ends the publish; a refusal (INVALID_ARGUMENT) leaves it as it was.
+    by index. A failure ends the publish; a refusal (INVALID_ARGUMENT) leaves it as it was. After a
+    failure the learner closes its side of the group, a few seconds later its store, and begins with
+    a new group or a folder. SGLang takes part with tensor parallelism alone.
     """
 
     CommitPublish: grpc.aio.UnaryUnaryMultiCallable[
@@ -189,7 +193,9 @@ class PolicyServiceServicer(metaclass=abc.ABCMeta):
         """Hands a list of tensors to all servers. Answers when each has received them, for which the
         learner broadcasts them from rank 0, one by one in the list's order, while the RPC is under
         way. The first one waits for all servers to have joined, or fails, and pauses them. Idempotent
-        by index. A failure ends the publish; a refusal (INVALID_ARGUMENT) leaves it as it was.
+        by index. A failure ends the publish; a refusal (INVALID_ARGUMENT) leaves it as it was. After a
+        failure the learner closes its side of the group, a few seconds later its store, and begins with
+        a new group or a folder. SGLang takes part with tensor parallelism alone.
         """
 
     @abc.abstractmethod

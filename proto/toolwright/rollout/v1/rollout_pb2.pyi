@@ -257,7 +257,11 @@ class GetStatusResponse(google.protobuf.message.Message):
     @property
     def version(self) -> toolwright.common.v1.trajectory_pb2.WeightVersion: ...
     @property
-    def detail(self) -> google.protobuf.struct_pb2.Struct: ...
+    def detail(self) -> google.protobuf.struct_pb2.Struct:
+        """The engine's run (`run_folder`) and what is under way: tasks that wait (`waiting_tasks`),
+        evaluation rows, samplers, sessions, totals of tokens and calls.
+        """
+
     def __init__(
         self,
         *,
@@ -283,7 +287,9 @@ class DrainRequest(google.protobuf.message.Message):
 
     DEADLINE_FIELD_NUMBER: builtins.int
     @property
-    def deadline(self) -> google.protobuf.duration_pb2.Duration: ...
+    def deadline(self) -> google.protobuf.duration_pb2.Duration:
+        """Answered when nothing is in flight, or after this long, at most 60 s; absent = at once."""
+
     def __init__(
         self,
         *,

@@ -180,6 +180,7 @@ class ToolCapabilities(google.protobuf.message.Message):
     snapshot: builtins.bool
     fork: builtins.bool
     cancel: builtins.bool
+    """CancelCall and the run limit stop a running call. Without it the call goes on unseen."""
     media: builtins.bool
     fork_replays: builtins.bool
     """A fork runs the session's recorded calls again in a fresh environment: what they did outside of
@@ -861,7 +862,7 @@ class PutBlobRequest(google.protobuf.message.Message):
     data: builtins.bytes
     @property
     def blob(self) -> toolwright.common.v1.media_pb2.BlobRef:
-        """First message only."""
+        """First message only, which may have the first piece too."""
 
     def __init__(
         self,
@@ -1000,7 +1001,7 @@ class GetSessionResponse(google.protobuf.message.Message):
     @property
     def call_ids(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """Ids of all calls that have begun to run in the session, in that order, also of those whose
-        results are forgotten.
+        results are forgotten. Refused, queued and invalid calls are not listed.
         """
 
     @property

@@ -171,7 +171,10 @@ class ToolServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ForkSession(self, request, context):
-        """Optional: a second session with the state of the first.
+        """Optional: a second session with the state of the first. The two share nothing afterwards. Tools,
+        metadata and blobs that `open` leaves out are the parent's; other tools are refused.
+        NOT_SERVED: a tool of the session cannot fork, or a replay does not lead to the same state.
+        SESSION_BUSY with RetryInfo: a call of the parent runs.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -185,7 +188,8 @@ class ToolServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def PutBlob(self, request_iterator, context):
-        """Stores a blob sent in pieces of at most 1 MiB.
+        """Stores a blob sent in pieces of at most 1 MiB, at the address where the session is opened. A
+        service may forget a blob that no open session names, and give up one whose pieces stop coming.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -78,7 +78,11 @@ class ToolServiceStub:
         toolwright.tool.v1.tool_pb2.ForkSessionRequest,
         toolwright.tool.v1.tool_pb2.ForkSessionResponse,
     ]
-    """Optional: a second session with the state of the first."""
+    """Optional: a second session with the state of the first. The two share nothing afterwards. Tools,
+    metadata and blobs that `open` leaves out are the parent's; other tools are refused.
+    NOT_SERVED: a tool of the session cannot fork, or a replay does not lead to the same state.
+    SESSION_BUSY with RetryInfo: a call of the parent runs.
+    """
 
     GetBlob: grpc.UnaryStreamMultiCallable[
         toolwright.tool.v1.tool_pb2.GetBlobRequest,
@@ -90,7 +94,9 @@ class ToolServiceStub:
         toolwright.tool.v1.tool_pb2.PutBlobRequest,
         toolwright.tool.v1.tool_pb2.PutBlobResponse,
     ]
-    """Stores a blob sent in pieces of at most 1 MiB."""
+    """Stores a blob sent in pieces of at most 1 MiB, at the address where the session is opened. A
+    service may forget a blob that no open session names, and give up one whose pieces stop coming.
+    """
 
     StreamCalls: grpc.StreamStreamMultiCallable[
         toolwright.tool.v1.tool_pb2.StreamCallsRequest,
@@ -169,7 +175,11 @@ class ToolServiceAsyncStub:
         toolwright.tool.v1.tool_pb2.ForkSessionRequest,
         toolwright.tool.v1.tool_pb2.ForkSessionResponse,
     ]
-    """Optional: a second session with the state of the first."""
+    """Optional: a second session with the state of the first. The two share nothing afterwards. Tools,
+    metadata and blobs that `open` leaves out are the parent's; other tools are refused.
+    NOT_SERVED: a tool of the session cannot fork, or a replay does not lead to the same state.
+    SESSION_BUSY with RetryInfo: a call of the parent runs.
+    """
 
     GetBlob: grpc.aio.UnaryStreamMultiCallable[
         toolwright.tool.v1.tool_pb2.GetBlobRequest,
@@ -181,7 +191,9 @@ class ToolServiceAsyncStub:
         toolwright.tool.v1.tool_pb2.PutBlobRequest,
         toolwright.tool.v1.tool_pb2.PutBlobResponse,
     ]
-    """Stores a blob sent in pieces of at most 1 MiB."""
+    """Stores a blob sent in pieces of at most 1 MiB, at the address where the session is opened. A
+    service may forget a blob that no open session names, and give up one whose pieces stop coming.
+    """
 
     StreamCalls: grpc.aio.StreamStreamMultiCallable[
         toolwright.tool.v1.tool_pb2.StreamCallsRequest,
@@ -278,7 +290,11 @@ class ToolServiceServicer(metaclass=abc.ABCMeta):
         request: toolwright.tool.v1.tool_pb2.ForkSessionRequest,
         context: _ServicerContext,
     ) -> typing.Union[toolwright.tool.v1.tool_pb2.ForkSessionResponse, collections.abc.Awaitable[toolwright.tool.v1.tool_pb2.ForkSessionResponse]]:
-        """Optional: a second session with the state of the first."""
+        """Optional: a second session with the state of the first. The two share nothing afterwards. Tools,
+        metadata and blobs that `open` leaves out are the parent's; other tools are refused.
+        NOT_SERVED: a tool of the session cannot fork, or a replay does not lead to the same state.
+        SESSION_BUSY with RetryInfo: a call of the parent runs.
+        """
 
     @abc.abstractmethod
     def GetBlob(
@@ -294,7 +310,9 @@ class ToolServiceServicer(metaclass=abc.ABCMeta):
         request_iterator: _MaybeAsyncIterator[toolwright.tool.v1.tool_pb2.PutBlobRequest],
         context: _ServicerContext,
     ) -> typing.Union[toolwright.tool.v1.tool_pb2.PutBlobResponse, collections.abc.Awaitable[toolwright.tool.v1.tool_pb2.PutBlobResponse]]:
-        """Stores a blob sent in pieces of at most 1 MiB."""
+        """Stores a blob sent in pieces of at most 1 MiB, at the address where the session is opened. A
+        service may forget a blob that no open session names, and give up one whose pieces stop coming.
+        """
 
     @abc.abstractmethod
     def StreamCalls(
