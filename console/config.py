@@ -69,7 +69,7 @@ class SamplerStart(Table):
     """Python of SGLang's environment. Empty: `TOOLWRIGHT_SGLANG`, else the one of `make setup` or
     `toolwright install-sampler`."""
     flags: tuple[str, ...] = ()
-    """More flags of SGLang; later ones win."""
+    """More flags of SGLang; later ones win. Those for `run.publish_adapters` are given already."""
     start_s: float = Field(default=600.0, gt=0)
     """Longest start, in seconds."""
 
@@ -158,8 +158,8 @@ class ConsoleTable(ProcessTable):
     ablations: tuple[Ablation, ...] = ()
     """Variations of the recipe."""
     ablate_by: str = ""
-    """Part of the reward that `toolwright ablate` compares, such as `correct`. Empty: the whole
-    reward."""
+    """Part of the reward that `toolwright ablate` compares, such as `correct`, for variations that
+    change the reward. Empty: the whole reward."""
 
     @model_validator(mode="after")
     def _names_differ(self) -> ConsoleTable:

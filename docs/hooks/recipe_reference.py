@@ -41,7 +41,8 @@ PAGES: Mapping[str, str] = {
     "tasks.NAME": "[several tasks](groups.md#several-tasks)",
     "sampler": "[the sampler](../operate/sampler.md), [APIs](evaluation-endpoints.md)",
     "tools.NAME": "[tools](../tools/index.md), [several](prompts.md#several-tool-services)",
-    "engine.evaluation.suites": "[evaluation](evaluation.md)",
+    "engine.evaluation.suites": "[evaluation](evaluation.md), "
+    "[how results are counted](../operate/metrics.md#evaluations)",
     "render": "[the warm-up](warm-up.md)",
     "sft": "[the warm-up](warm-up.md)",
     "learner.advantage": "[advantages and credit](advantages.md)",

@@ -163,8 +163,9 @@ Projection = Literal["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_pr
 class Lora(Table):
     """Low-rank adapters. They are trained, and the policy's own weights are frozen. Samplers get
     the merged weights, and `adapter` in a version's folder is the adapter alone, as PEFT reads it.
-    A rate ten times that of full training is a usual start. Refused with Muon, and with tensor,
-    pipeline or expert ranks above 1."""
+    In bfloat16 the merged weights are rounded, which may raise `gap_max`. A rate ten times that of
+    full training is a usual start. Refused with Muon, and with tensor, pipeline or expert ranks
+    above 1."""
 
     rank: int = Field(default=16, ge=1)
     """Rank of an adapter."""

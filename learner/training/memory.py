@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from learner.config.tables import TrainingTable
+from learner.config.training import TrainingTable
 from learner.model.policy import Policy
 from learner.ranks import device, parallel
 from toolwright.model.learner_memory import read_decoder, report

@@ -12,7 +12,7 @@ from bench.gpu.stages.models import random_rows, sized_model
 from bench.gpu.stages.parity import train_once
 from bench.gpu.stages.plain_loop import plain_loop
 from bench.gpu.stages.sizes import SIZES
-from learner.config.tables import TrainingTable
+from learner.config.training import TrainingTable
 from learner.config.weights import Lora, Optimizer, Recompute
 from learner.intake.ledger import Ledger
 from learner.model.policy import Policy, load_policy

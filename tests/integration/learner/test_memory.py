@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from learner.config.objective import Kl, Loss
-from learner.config.tables import TrainingTable
+from learner.config.training import TrainingTable
 from learner.config.weights import Lora, Optimizer
 from learner.model.policy import Policy, load_policy
 from learner.training.batch import Row

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bench.gpu.stages.sizes import SIZES
-from learner.config.tables import TrainingTable
+from learner.config.training import TrainingTable
 from toolwright.model.learner_memory import decoder_of, estimate
 
 pytestmark = pytest.mark.quick

@@ -80,10 +80,12 @@ class Run(Table):
     """Largest age of the weights that sampled a trained token, in weight versions. 0 is
     synchronous."""
     correction: CorrectionMode = "bypass"
-    """Weight of a token if sampler and learner disagree. Staleness 0 takes any mode but
-    `"decoupled"`; above 0 takes `"decoupled"` alone."""
+    """Weight of a token for sampler and learner that disagree. `"bypass"`: no weight, and the loss
+    takes its ratio to the sampler. Staleness 0 takes any mode but `"decoupled"`; above 0 takes
+    `"decoupled"` alone."""
     share_gpu: bool = False
-    """Samplers release their GPU's memory while the learner trains on it. It needs staleness 0."""
+    """Samplers release their GPU's memory while the learner trains on it. It needs staleness 0 and
+    `learner.publish.way = "folder"`."""
     publish_adapters: bool = False
     """Samplers get the adapters of `[learner.lora]` alone, megabytes instead of gigabytes. It needs
     `learner.publish.way = "folder"` and stays as it is for the whole run."""

@@ -130,7 +130,10 @@ class Overlong(Table):
 
 class Agent(Table):
     """An agent program of its own writes the trajectories. It calls the policy as a model server,
-    and the engine records each call. An empty table turns it on."""
+    and the engine records each call. An empty table turns it on. Then `limits.model` is the
+    context, `limits.action` the default length of a completion, and `limits.seconds` counts from
+    the hand-out. A trajectory has at most 1,024 completions, 16 calls in flight, and a record of 56
+    MiB."""
 
     kind: Literal["external", "command", "function"] = "external"
     """Who starts the agents: `agents serve` (`"command"`, `"function"`), or another program

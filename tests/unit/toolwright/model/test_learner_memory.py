@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from bench.gpu.stages.sizes import SIZES
-from learner.config.tables import LearnerTable, TrainingTable
+from learner.config.tables import LearnerTable
+from learner.config.training import TrainingTable
 from learner.config.weights import Lora, Parallel
 from toolwright.model.learner_memory import (
     Decoder,
