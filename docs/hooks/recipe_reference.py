@@ -1,8 +1,9 @@
 """Writes the tables of docs/train/recipe.md from the models of the recipe.
 
 `python docs/hooks/recipe_reference.py` replaces all that follows the marker in the page, `--check`
-exits with 1 if the page differs. Text of a table is the docstring of its model, text of a key the
-docstring under its field. A key without one is refused, so that the page has every key.
+exits with 1 if the page differs. The text of a table is the docstring of its model. The text of a
+key is the docstring under its field, or its description. A key without text is refused, so the page
+has every key.
 """
 
 from __future__ import annotations

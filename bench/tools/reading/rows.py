@@ -5,7 +5,8 @@
 A ROW has `workload`, `mode`, `concurrency`, `requests`, `requests_per_s`, `latency_ms` {`min`,
 `avg`, `p50`, `p90`, `p99`, `max`}, `queue_ms`, `run_ms` and `wire_ms` (averages, which add up to
 that of the latency), `errors`, `cpu_ms_per_call`, `floor_cpu_ms_per_call`, `rss_mib`, and more.
-Unknown figures are null. The page docs/operate/benchmarks.md defines each one.
+`late_ms` is how late the client sent a call. Unknown figures are null. The page
+docs/operate/benchmarks.md defines the others.
 """
 
 from __future__ import annotations
