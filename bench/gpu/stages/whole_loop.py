@@ -6,6 +6,7 @@ calls, leased, trained on and published, and the samplers' weight version follow
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
@@ -18,7 +19,7 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from bench.gpu.stages import Figures, Scale, machine
-from console.machine.ready import free_ports
+from console.machine.ready import accepts, free_ports
 from toolwright.process.packaged import packaged
 
 SCRIPT = "toolwright.script"
@@ -108,13 +109,19 @@ def whole_loop(_scale: Scale) -> Figures:
     task = str(folder / "task.py")
     began = time.monotonic()
     with ExitStack() as stack:
-        for program in (
-            ["bench.cli", "scripted-sampler", "--port", str(sampler), "--script", f"{task}:reply"],
-            ["toolsvc.cli", "serve", task, "--listen", f"127.0.0.1:{tools}"],
-            ["engine.cli", "serve", recipe],
+        script = f"{task}:reply"
+        for port, program in (
+            (
+                sampler,
+                ["bench.cli", "scripted-sampler", "--port", f"{sampler}", "--script", script],
+            ),
+            (tools, ["toolsvc.cli", "serve", task, "--listen", f"127.0.0.1:{tools}"]),
+            (engine, ["engine.cli", "serve", recipe]),
         ):
             process = _start(folder, program)
             stack.callback(_end, process)
+            # An engine refuses a first start without its tool service.
+            _wait_until_it_listens(folder, process, port)
         learner = _start(folder, ["learner.cli", "run", recipe])
         stack.callback(_end, learner)
         try:
@@ -179,6 +186,17 @@ def _start(folder: Path, program: list[str]) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
             [sys.executable, "-m", *program], stdout=log, stderr=log, env=_environment()
         )
+
+
+def _wait_until_it_listens(folder: Path, process: subprocess.Popen[bytes], port: int) -> None:
+    async def listening() -> None:
+        async with asyncio.timeout(LIMIT_S):
+            await accepts(port)
+
+    try:
+        asyncio.run(listening())
+    except TimeoutError as error:
+        raise AssertionError(f"{process.args!r} does not listen: {_logs(folder)}") from error
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
