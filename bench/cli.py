@@ -16,14 +16,15 @@ from bench.scripted_sampler import scripted_sampler
 from bench.search.command import search
 from bench.simulate.command import simulate
 from bench.step import step
+from bench.studies.command import study
 from bench.tools.command import tools
 from bench.view.command import view
 from toolwright.process.command_line import command_line, start
 
 app = command_line("bench", help="Load generation, faults and the scripted sampler.")
 for command in (
-    scripted_sampler, engine, gpu, ingress, memory, retokenisation, search, simulate, step, tools,
-    view,
+    scripted_sampler, engine, gpu, ingress, memory, retokenisation, search, simulate, step, study,
+    tools, view,
 ):  # fmt: skip
     app.command(command.__name__.replace("_", "-"))(one_sentence_errors()(command))
 
