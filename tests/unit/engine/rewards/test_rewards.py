@@ -286,17 +286,17 @@ async def test_errored_members_are_not_asked_about(folder: Path, per_group: bool
 
 async def test_the_example_of_the_docs_gives_credit_by_turn(tmp_path: Path) -> None:
     (tmp_path / "my_reward.py").write_text(
-        example("train/your-own-run.md", ":by_turn"), encoding="utf-8"
+        example("train/protocols-and-rewards.md", "# turns.py"), encoding="utf-8"
     )
     outcome = CallOutcome(observation="", valid=True)
     call = CallRecord(call_id="c", turn=0, index=0, tool="add", action="", outcome=outcome)
     asked = spoken(
         task=Task(id="q", answers=("abc",)), calls=(call,), metadata={"final_text": "abc"}
     )
-    (scored,) = await score(tmp_path, "by_turn", [asked])
+    (scored,) = await score(tmp_path, "score", [asked])
     assert (scored.reward, scored.masked, scored.anchors) == (1.0, False, {0: ("add",)})
-    assert scored.reward_parts[1] == RewardPart(name="understood", value=0.1, turn=0)
-    (silent,) = await score(tmp_path, "by_turn")
+    assert scored.reward_parts[1] == RewardPart(name="call", value=0.1, turn=0)
+    (silent,) = await score(tmp_path, "score")
     assert silent.masked
 
 
