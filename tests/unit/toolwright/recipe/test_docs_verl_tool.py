@@ -72,9 +72,7 @@ def test_every_variation_changes_what_its_name_says(tmp_path: Path) -> None:
     stops = {"task.stops", "task.stops.tool_exception", "task.stops.tool_timeout"}
     assert changed == {
         "base": set(),
-        "observation-256": {"task.limits.observation"},
         "observation-512": {"task.limits.observation"},
-        "observation-2048": {"task.limits.observation"},
         "keep-head": {"engine.observation_keep"},
         "void-masked": {"task.mask_void"},
         "overlong-masked": {"task.mask_overlong"},
