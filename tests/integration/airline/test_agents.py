@@ -169,10 +169,10 @@ def test_the_demonstration_pays_the_agent_that_solves(server: Path, tmp_path: Pa
 
 @pytest.mark.slow
 def test_an_agent_with_a_loop_of_its_own_is_paid_alike(server: Path, tmp_path: Path) -> None:
-    """It plays two steps of training and both suites."""
+    """It plays two steps of training, and a row of each suite."""
     run = tmp_path / "run"
     suites = [
-        {"name": name, "source": run / f"{name}.jsonl", "n": 2, "when": "last"}
+        {"name": name, "source": run / f"{name}.jsonl", "n": 1, "when": "last"}
         for name in ("solving", "damaging")
     ]
     changes = {
@@ -183,8 +183,8 @@ def test_an_agent_with_a_loop_of_its_own_is_paid_alike(server: Path, tmp_path: P
     }
     overrides = [f"{key}={inline(value)}" for key, value in changes.items()]
     found = demonstrated("agent.toml", server, run, *overrides)
-    assert found["solving"] == {("solving", 1.0, "answered"): 2}
-    assert found["damaging"] == {(damage, 0.0, "answered"): 1 for damage in DAMAGES[:2]}
+    assert found["solving"] == {("solving", 1.0, "answered"): 1}
+    assert found["damaging"] == {(DAMAGES[0], 0.0, "answered"): 1}
     lines = (run / "learner.jsonl").read_text(encoding="utf-8").splitlines()
     steps = [json.loads(line) for line in lines]
     assert [(one["trajectories"], one["reward"], one["sequences"]) for one in steps] == [
