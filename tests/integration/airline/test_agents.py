@@ -204,7 +204,7 @@ def demonstrated(
         [*command, "--folder", str(run), *words],
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=500,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
