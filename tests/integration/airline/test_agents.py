@@ -207,7 +207,7 @@ def demonstrated(
         timeout=500,
         check=False,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.returncode in (0, 4), done.stdout + done.stderr  # 4: every reward was 1
     found = {}
     for suite in ("solving", "damaging"):
         (rows,) = (run / "evaluations").glob(f"{suite}@*.jsonl")
