@@ -103,7 +103,7 @@ test-agents: setup ## published agents (1.9 GB), for tests that otherwise skip; 
 
 .venv-airline: recipes/airline/server.txt
 	@rm -rf $@
-	$(VENV_PYTHON) -m toolwright.script recipes/airline/server.py --output $@
+	$(VENV_PYTHON) -m toolwright.python_environment recipes/airline/server.txt --output $@
 	touch $@
 
 AGENTS := tests/integration/ingress/clients/package.json

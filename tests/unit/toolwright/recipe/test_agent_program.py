@@ -34,6 +34,15 @@ def test_files_of_the_recipe_get_their_whole_path(tmp_path: Path) -> None:
     assert found == (sys.executable, str(tmp_path / "agent.py"), "--fast")
 
 
+def test_the_interpreter_of_an_environment_keeps_its_environment(tmp_path: Path) -> None:
+    """It is a link, and knows its packages by the path that it was started by."""
+    (tmp_path / "env/bin").mkdir(parents=True)
+    python = tmp_path / "env/bin/python"
+    python.symlink_to(sys.executable)
+    found = words(recipe(tmp_path, kind="command", command=["env/bin/python", "env/bin/python"]))
+    assert found == (str(python), str(python))
+
+
 def test_a_function_is_called_by_our_interpreter(tmp_path: Path) -> None:
     (tmp_path / "agent.py").touch()
     found = words(recipe(tmp_path, kind="function", function="./agent.py:play"))
