@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from agents.host import end_adopted
 from agents.process.agent_process import AgentProcess
+from agents.process.keepers import end_adopted
 from tests.support.hosted_agents import living
 from tests.support.waiting import until
 
@@ -70,18 +71,20 @@ async def test_a_killed_keeper_takes_its_agent_with_it(tmp_path: Path) -> None:
 
 
 def test_a_host_ends_children_that_it_did_not_start(tmp_path: Path) -> None:
-    own, other = (os.spawnlp(os.P_NOWAIT, "sleep", "sleep", "600") for _ in range(2))
+    sleeps = [
+        subprocess.Popen(["sleep", "600"], start_new_session=new) for new in (True, True, False)
+    ]
+    keeper, orphan, of_the_host = sleeps
     try:
-        before = set(children()) - {other}
+        before = set(children()) - {orphan.pid, of_the_host.pid}
         end_adopted(before)
-        _, status = os.waitpid(other, 0)
-        assert os.waitstatus_to_exitcode(status) == -signal.SIGKILL
-        assert own in children()
-    except ChildProcessError:  # the function reaped it
-        assert own in children()
+        assert orphan.wait(10) in (0, -signal.SIGKILL)  # 0: the function reaped it
+        assert keeper.poll() is None
+        assert of_the_host.poll() is None
     finally:
-        os.kill(own, signal.SIGKILL)
-        os.waitpid(own, 0)
+        for sleep in sleeps:
+            sleep.kill()
+            sleep.wait()
 
 
 def children() -> list[int]:
