@@ -130,6 +130,7 @@ class AgentHost:
         """What the agent left; None if its trajectory ended first."""
         assigned = Assigned(
             number=number,
+            attempt=taken.attempt,
             task=wire.task_from_proto(taken.task),
             key=taken.key,
             reward_key=taken.reward_key,

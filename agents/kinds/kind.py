@@ -16,6 +16,8 @@ class Assigned:
 
     number: int
     """Number among the trajectories of this host."""
+    attempt: str
+    """Name of the attempt, for logs."""
     task: Task
     key: str
     """Key of its model calls."""
