@@ -45,7 +45,12 @@ def ending_of(code: int, retry_exits: Collection[int], last_line: str = "") -> E
     if code == 0:
         return Ending(outcome=pb.OUTCOME_DONE)
     word = f"signal {code - 128}" if code > 128 else f"exit code {code}"
-    return Ending(outcome=pb.OUTCOME_FAILED, error=f"{word}{said}")
+    return failed(f"{word}{said}")
+
+
+def failed(error: str) -> Ending:
+    """The ending of an agent that failed for a reason of its own."""
+    return Ending(outcome=pb.OUTCOME_FAILED, error=error)
 
 
 def lost(error: str) -> Ending:
@@ -65,7 +70,7 @@ def with_result(ending: Ending, data: bytes) -> tuple[Ending, Result]:
         return ending, read_result(data)
     except ResultFault as fault:
         if ending.outcome == pb.OUTCOME_DONE:
-            ending = Ending(outcome=pb.OUTCOME_FAILED, error=str(fault))
+            ending = failed(str(fault))
         return ending, Result()
 
 

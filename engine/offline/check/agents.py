@@ -11,13 +11,14 @@ from toolwright.recipe.agent_program import agent_words, started_agents
 
 
 def agent_lines(recipe: Recipe) -> Iterator[str]:
-    """A line an agent. Raises RecipeError if its program, a file of it, a folder or its
-    sandbox is not there."""
+    """A line an agent. Raises RecipeError if a part of it is not there (`agent_words`)."""
     for name, agent in started_agents(recipe).items():
         key, words = f"{task_key(name)}.agent", agent_words(recipe, name, agent)
-        if agent.sandbox == "none":
+        if agent.in_process and agent.sandbox == "none":
             yield (
                 f'{WARNING}{key}.sandbox = "none": an agent may do what its account may, and reach '
                 "any network"
             )
-        yield f"{key}: {shlex.join(words)}, at most {agent.at_once} at a time"
+        where = {"http": f"the service {agent.url}", "container": f"the image {agent.image}"}
+        said = " ".join(filter(None, (where.get(agent.kind), shlex.join(words))))
+        yield f"{key}: {said}, at most {agent.at_once} at a time"

@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any, ClassVar, Literal
+from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
@@ -115,22 +116,41 @@ class Overlong(Table):
         return self
 
 
+_KEY_OF = {"command": "command", "function": "function", "http": "url", "container": "image"}
+"""The key that a kind has to have, by kind."""
+_ALL_BUT_OTHERS = ("external", "command", "function")
+_KINDS_OF = {
+    "token_env": ("http",),
+    "memory_mib": ("container",),
+    "processes": ("container",),
+    "sandbox": _ALL_BUT_OTHERS,
+    "folders": _ALL_BUT_OTHERS,
+}
+"""The kinds that may have a key, by key."""
+
+
 class Agent(Table):
     """Trajectories are written by an agent of its own, which calls the policy as a model server."""
 
-    kind: Literal["external", "command", "function"] = Field(
+    kind: Literal["external", "command", "function", "http", "container"] = Field(
         default="external",
-        description="external: agents are started elsewhere; command and function: `agents serve` "
-        "starts them",
+        description="external: agents are started elsewhere; else `agents serve` starts them",
     )
     command: tuple[str, ...] = Field(
         default=(),
         description="an agent's program and its words; files of the recipe's folder may be named "
-        "relative to it",
+        "relative to it. Of a container: what it runs, if not what its image says",
     )
     function: str = Field(
         default="", description="module:function or ./file.py:function, async: (task, client)"
     )
+    url: str = Field(default="", description="of a service that runs agents, for kind http")
+    token_env: str = Field(
+        default="", description="environment variable that holds the service's bearer token"
+    )
+    image: str = Field(default="", description="podman's name of an image, for kind container")
+    memory_mib: int = Field(default=4096, ge=16, description="of a container, at most")
+    processes: int = Field(default=512, ge=1, description="of a container, at most")
     at_once: int = Field(
         default=16, ge=1, le=1024, description="agents of one `agents serve` that live at a time"
     )
@@ -167,14 +187,30 @@ class Agent(Table):
         """Whether `agents serve` starts the agents."""
         return self.kind != "external"
 
+    @property
+    def in_process(self) -> bool:
+        """Whether an agent is a process of the host's machine, which `sandbox` locks in."""
+        return self.kind in ("command", "function")
+
     @model_validator(mode="after")
-    def _kind_has_its_key(self) -> Agent:
-        for key in ("command", "function"):
-            if bool(getattr(self, key)) != (self.kind == key):
+    def _kind_has_its_keys(self) -> Agent:
+        for kind, key in _KEY_OF.items():
+            if bool(getattr(self, key)) != (self.kind == kind) and not (
+                key == "command" and self.kind == "container"
+            ):
                 raise ValueError(
                     f'kind = "{self.kind}" and {key} = {getattr(self, key)!r}: {key} belongs to '
-                    f'kind = "{key}"'
+                    f'kind = "{kind}"'
                 )
+        for key, kinds in _KINDS_OF.items():
+            if key in self.model_fields_set and self.kind not in kinds:
+                raise ValueError(f"{key} belongs to kind = {' or '.join(map(repr, kinds))}")
+        if self.url:
+            parts = urlsplit(self.url)
+            if parts.scheme not in ("http", "https") or not parts.hostname or parts.fragment:
+                raise ValueError(f'{self.url!r} is not a URL: write "http://HOST:PORT/PATH"')
+            if "@" in parts.netloc:
+                raise ValueError("url has a password, which logs would show: use token_env")
         if self.started_here and self.reward_from == "callback":
             raise ValueError(
                 f'kind = "{self.kind}" and reward_from = "callback": nothing reports later than an '
