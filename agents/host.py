@@ -48,7 +48,7 @@ class AgentHost:
     """Agents of one recipe. `run` until it is cancelled, which ends them."""
 
     def __init__(
-        self, link: EngineLink, programs: Mapping[str, Program], end_orphans: Callable[[], None]
+        self, link: EngineLink, programs: Mapping[str, Program], end_orphans: Callable[[], object]
     ) -> None:
         """programs: by the task's name. end_orphans: ends what agents left; called every
         `HOLD_S`."""

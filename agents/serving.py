@@ -42,7 +42,7 @@ async def serve(recipe: Recipe, table: AgentsTable, *, ingress: str, worker: str
     token = os.environ.get(TOKEN_VARIABLE, "") if may_have_token(engine, engine) else ""
     jails = any(map(needs_tmp, agents.values()))
     async with AsyncExitStack() as stack:
-        stack.callback(keepers.end_orphans)
+        stack.callback(keepers.end_all_orphans)
         base = stack.enter_context(base_folder(recipe.run_folder, worker, jails=jails))
         site = Site(base=str(base), ingress=ingress or ingress_of(recipe), keepers=keepers)
         programs = {}

@@ -10,6 +10,7 @@ import asyncio
 import ctypes
 import os
 import signal
+import time
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -19,6 +20,9 @@ import structlog
 from agents.process.agent_process import AgentProcess
 
 _PR_SET_CHILD_SUBREAPER = 36  # <linux/prctl.h>
+
+ORPHANS_S = 2.0
+"""Longest time for the end of all orphans at the end of the host, in seconds."""
 
 log = structlog.get_logger("agents")
 
@@ -58,10 +62,16 @@ class Keepers:
             agent.close()
             self._pids.discard(agent.pid)
 
-    def end_orphans(self) -> None:
-        """Ends the processes that dead keepers left."""
-        if not self._starting:
-            end_adopted(self._pids)
+    def end_orphans(self) -> int:
+        """Ends the processes that dead keepers left, as far as they are this one's children.
+        Returns their number: what they started comes next."""
+        return 0 if self._starting else end_adopted(self._pids)
+
+    def end_all_orphans(self) -> None:
+        """Ends them and all that they started, in at most `ORPHANS_S`."""
+        deadline = time.monotonic() + ORPHANS_S
+        while self.end_orphans() and time.monotonic() < deadline:
+            time.sleep(0.01)
 
 
 def adopt_orphans(*, on: bool = True) -> None:
@@ -69,9 +79,9 @@ def adopt_orphans(*, on: bool = True) -> None:
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, int(on), 0, 0, 0)
 
 
-def end_adopted(own: Collection[int]) -> None:
-    """Ends processes that this one adopted. own: children that it started."""
-    session = os.getsid(0)
+def end_adopted(own: Collection[int]) -> int:
+    """Ends processes that this one adopted; returns their number. own: children that it started."""
+    session, ended = os.getsid(0), 0
     for task in Path("/proc/self/task").iterdir():
         with suppress(OSError):
             children = (task / "children").read_text(encoding="ascii").split()
@@ -79,6 +89,8 @@ def end_adopted(own: Collection[int]) -> None:
                 with suppress(OSError):
                     if pid in own or os.getsid(pid) == session:
                         continue
+                    ended += 1
                     log.info("orphan_ended", pid=pid)
                     os.kill(pid, signal.SIGKILL)
                     os.waitpid(pid, os.WNOHANG)
+    return ended

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -68,6 +69,22 @@ async def test_a_killed_keeper_takes_its_agent_with_it(tmp_path: Path) -> None:
     os.kill(agent.pid, signal.SIGKILL)
     assert await agent.wait() == 128 + signal.SIGKILL
     await until(lambda: not [pid for pid in living(mark) if pid != agent.pid], "the agent's end")
+
+
+async def test_the_end_of_a_killed_keeper_does_not_wait_for_what_holds_the_output(
+    tmp_path: Path,
+) -> None:
+    code = "import os, time; os.fork() or (os.setsid(), os.fork() and os._exit(0), time.sleep(600))"
+    mark = f"mark-{tmp_path}"
+    agent = await start(tmp_path, f"{code}; print(1, flush=True); time.sleep(600)", mark)
+    await until(lambda: agent.output.size > 0, "the agent's start")
+    os.kill(agent.pid, signal.SIGKILL)
+    async with asyncio.timeout(30):
+        assert await agent.wait() == 128 + signal.SIGKILL
+    left = [pid for pid in living(mark) if pid != agent.pid]
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    assert left, "something held the output"
 
 
 def test_a_host_ends_children_that_it_did_not_start(tmp_path: Path) -> None:
