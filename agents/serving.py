@@ -44,7 +44,7 @@ async def serve(recipe: Recipe, table: AgentsTable, *, ingress: str, worker: str
     async with AsyncExitStack() as stack:
         stack.callback(keepers.end_all_orphans)
         base = stack.enter_context(base_folder(recipe.run_folder, worker, jails=jails))
-        site = Site(base=str(base), ingress=ingress or ingress_of(recipe), keepers=keepers)
+        site = Site(base=base, ingress=ingress or ingress_of(recipe), keepers=keepers)
         programs = {}
         for name, rules in agents.items():
             kind = kind_of(recipe, name, rules, site)

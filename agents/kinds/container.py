@@ -34,7 +34,7 @@ from toolwright.recipe import Agent
 
 INSIDE = "/toolwright"
 """The agent's folder, as its container sees it."""
-LATE_S = 60.0
+LATE_S, FOREVER_S = 60.0, 1e9
 NETWORK = "NETWORK"
 """Word of podman's command line that the first program replaces."""
 _PODMANS = ("PATH", "HOME", "USER", "LOGNAME", "TMPDIR", "LANG", "DBUS_SESSION_BUS_ADDRESS")
@@ -82,7 +82,7 @@ class ContainerKind(KeptKind):
         self._command = tuple(command)
         self._seconds = seconds
         self._address = address_of(site.ingress)
-        self._owner = Path(site.base).name
+        self._owner = site.base.name
         self.words = f"in containers of {rules.image}"
 
     async def prepare(self) -> None:
@@ -172,7 +172,7 @@ class ContainerKind(KeptKind):
         return [
             *("--name", name, "--label", f"toolwright.agents={self._owner}"),
             *("--network", network, "--http-proxy=false", "--pull", "never"),
-            *("--log-driver", "none", "--timeout", f"{self._seconds + LATE_S:.0f}"),
+            *("--log-driver", "none", "--timeout", f"{min(self._seconds + LATE_S, FOREVER_S):.0f}"),
             *bounds(rules.memory_mib << 20, rules.processes),
             *(() if own is None else ("--mount", mount)),
             *(f"--env={one}" for one in given),

@@ -46,7 +46,7 @@ class KeptKind(Kind):
 
     async def play(self, assigned: Assigned) -> Played:
         try:
-            with work_folder(Path(self._site.base), assigned.number, assigned.task) as folder:
+            with work_folder(self._site.base, assigned.number, assigned.task) as folder:
                 exited = await self._run(folder, assigned.key)
         except (OSError, ValueError) as error:  # of the folder, the task or the command
             return Played(ending=lost(str(error)))
@@ -81,7 +81,7 @@ class ProcessKind(KeptKind):
     async def prepare(self) -> None:
         if self._jail is not None and self._recipe is not None:
             folders = (self._recipe.folder, Path.home())
-            await examine(self._jail, Path(self._site.base), self._recipe.run_folder, folders)
+            await examine(self._jail, self._site.base, self._recipe.run_folder, folders)
 
     async def _run(self, folder: Path, key: str) -> Exited:
         jail, keepers = self._jail, self._site.keepers

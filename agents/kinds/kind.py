@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from agents.outcomes import Ending, Result
 from agents.process.keepers import Keepers
@@ -36,10 +37,10 @@ class Played:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """The host's place on this machine. base: folder of the agents' folders, as a path. ingress:
-    URL of the ingress, without a path."""
+    """The host's place on this machine. base: of the agents' folders. ingress: URL of the ingress,
+    without a path."""
 
-    base: str
+    base: Path
     ingress: str
     keepers: Keepers
 

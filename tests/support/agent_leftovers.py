@@ -128,7 +128,7 @@ async def main(sandbox: str, count: int, folder: Path) -> dict[str, float]:
     adopt_orphans()
     run, room = f"{time.time_ns()}", asyncio.Semaphore(AT_ONCE)
     with base_folder(folder, run, jails=sandbox != "none") as base:
-        site = Site(base=str(base), ingress="http://127.0.0.1:9", keepers=Keepers())
+        site = Site(base=base, ingress="http://127.0.0.1:9", keepers=Keepers())
         watcher = Watcher(run, site, sandbox)
 
         async def play(number: int) -> None:

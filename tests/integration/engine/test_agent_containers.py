@@ -173,7 +173,7 @@ async def test_a_killed_host_leaves_no_process_and_the_next_one_no_container(
 async def test_a_host_that_could_start_no_agent_says_so(
     podman: Podman, tmp_path: Path, rules: dict[str, Any], says: str
 ) -> None:
-    site = Site(base=str(tmp_path / "base"), ingress="http://127.0.0.1:1", keepers=Keepers())
+    site = Site(base=tmp_path / "base", ingress="http://127.0.0.1:1", keepers=Keepers())
     kind = ContainerKind(
         Agent(kind="container", **rules), site, rules.get("command", ()), seconds=60
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -93,7 +94,7 @@ async def play(url: str, *, token: str = "", reward_key: str = "", **rules: Any)
 
 
 def kind_of(url: str, token: str = "", **rules: Any) -> ServiceKind:
-    site = Site(base="", ingress=INGRESS, keepers=Keepers())
+    site = Site(base=Path(), ingress=INGRESS, keepers=Keepers())
     return ServiceKind(Agent(kind="http", url=url, **rules), site, token)
 
 
