@@ -44,6 +44,7 @@ def test_no_fault_breaks_a_promise(place: OutsideStudio) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("kind", "counted"),
     [
