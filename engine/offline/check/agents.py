@@ -16,18 +16,21 @@ def agent_lines(recipe: Recipe) -> Iterator[str]:
     sandbox is not there, unless the recipe produces the program or the folder."""
     for name, agent in started_agents(recipe).items():
         key = f"{task_key(name)}.agent"
-        if missing := next(_missing(recipe, agent), None):
+        missing = next(_missing(recipe, agent), None) if agent.in_process else None
+        if missing:
             yield "{}{}: {} is not there yet, `toolwright run` makes it by {}".format(
                 LEFT_OUT, key, *missing
             )
             continue
         words = agent_words(recipe, name, agent)
-        if agent.sandbox == "none":
+        if agent.in_process and agent.sandbox == "none":
             yield (
                 f'{WARNING}{key}.sandbox = "none": an agent may do what its account may, and reach '
                 "any network"
             )
-        yield f"{key}: {shlex.join(words)}, at most {agent.at_once} at a time"
+        where = {"http": f"the service {agent.url}", "container": f"the image {agent.image}"}
+        said = " ".join(filter(None, (where.get(agent.kind), shlex.join(words))))
+        yield f"{key}: {said}, at most {agent.at_once} at a time"
 
 
 def _missing(recipe: Recipe, agent: Agent) -> Iterator[tuple[str, str]]:

@@ -26,9 +26,18 @@ def started_agents(recipe: Recipe) -> dict[str, Agent]:
 
 
 def agent_words(recipe: Recipe, name: str, agent: Agent) -> tuple[str, ...]:
-    """The command line of a task's agent. name: the task's. Raises RecipeError if the program, a
-    file of it, the function's module, a folder or the sandbox is not there."""
+    """The command line of a task's agent. name: the task's. A service has none, and that of a
+    container may be its image's. Raises RecipeError if the program, a file of it, the function's
+    module, a folder, the sandbox, podman or the service's token is not there."""
     key = f"{task_key(name)}.agent"
+    if agent.kind == "container":
+        if shutil.which("podman") is None:
+            raise RecipeError(f"{key}: podman is not on PATH: install podman and runc")
+        return agent.command
+    if agent.kind == "http":
+        if agent.token_env and not os.environ.get(agent.token_env):
+            raise RecipeError(f"{key}.token_env: set {agent.token_env} to the token of {agent.url}")
+        return ()
     if agent.sandbox != "none" and shutil.which(agent.sandbox) is None:
         raise RecipeError(
             f'{key}.sandbox = "{agent.sandbox}": {agent.sandbox} is not on PATH; install it, name '
