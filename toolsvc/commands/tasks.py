@@ -71,7 +71,8 @@ async def _row(client: Client, tool: str, seed: int) -> dict[str, Any]:
     """A row of the file. Raises UnusableWords if the tool plays no episodes."""
     session = await client.open((tool,), {"seed": seed})
     try:
-        result = await session.call(tool, "", {"action": LOOK})
+        between_tags = session.tools[tool].action_format.HasField("tag")
+        result = await session.call(tool, "", {"action": LOOK} if between_tags else {})
     finally:
         await session.close()
     if "opening" not in result.metrics:

@@ -17,7 +17,7 @@ from toolsvc.errors import Reason, Refused
 from toolsvc.types import Result
 
 LOOK = ""
-"""Action that repeats the last observation and plays nothing."""
+"""Action that repeats the last observation and plays nothing. Of a call in JSON: no arguments."""
 MOST_SEED = 2**31 - 1
 """Largest seed: all libraries take it."""
 _DIGEST_BYTES = 6
