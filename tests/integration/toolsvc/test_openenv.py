@@ -6,6 +6,7 @@ import asyncio
 import json
 import socket
 import subprocess
+import sys
 import time
 import uuid
 from collections.abc import AsyncIterator, Iterator
@@ -16,6 +17,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from tests.integration.toolsvc.conftest import running_service
 from tests.support.hosts import calling, opening, refused, said
 from tests.support.net import free_port
 from toolsvc.errors import Reason, Refused, StartError
@@ -27,6 +29,7 @@ from toolwright.types import ToolErrorKind
 
 ROOT = Path(__file__).resolve().parents[3]
 WORLD = ROOT / "tests/support/openenv_world.py"
+TOOLSVC = [sys.executable, "-c", "from toolsvc.cli import main; main()"]
 START_SECONDS = 200.0
 """The package imports a web interface: that takes long on a busy machine."""
 
@@ -187,3 +190,149 @@ async def test_a_full_server_and_a_dead_one(published: Path) -> None:
                 await act(host, await opened(host), {"number": 0})
     with pytest.raises(StartError, match="cannot be reached"):
         await tool_of(url)
+
+
+TOOLS = """
+from random import Random
+
+from toolsvc import InvalidAction, Media, Result, Tool, tool
+
+
+class Guess(Tool):
+    name = "guess"
+    description = "Tells whether your guess is too low or too high."
+    stateful = True
+
+    def open(self, session):
+        return Random(session.metadata.get("seed", 0)).randint(1, 9)
+
+    def call(self, secret, call):
+        if not call.arguments["text"].isdigit():
+            raise InvalidAction("write a whole number")
+        guess = int(call.arguments["text"])
+        if guess == secret:
+            return Result.of("right", done=True, reward=1.0)
+        return Result.of("too low" if guess < secret else "too high", reward=0.0)
+
+
+@tool(media=True)
+def picture(size: int, name: str) -> Result:
+    "Draws."
+    return Result.of(name, Media(media_type="image/png", data=b"p" * size))
+"""
+
+
+@pytest.fixture(scope="module")
+def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """URL of our tools as an OpenEnv server."""
+    folder = tmp_path_factory.mktemp("ours")
+    (folder / "tools.py").write_text(TOOLS, encoding="utf-8")
+    with running_service(folder / "service.log", str(folder / "tools.py")) as service:
+        port = free_port()
+        words = ("openenv", service.address, "--listen", f"127.0.0.1:{port}")
+        process = subprocess.Popen([*TOOLSVC, *words])
+        try:
+            wait_for(port, process)
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            process.terminate()
+            assert process.wait(30) == 0
+
+
+def test_openenvs_own_validator_passes_our_server(published: Path, ours: str) -> None:
+    words = [str(published / "bin/openenv"), "validate", "--url", ours, "--json"]
+    done = subprocess.run(
+        [*words, "--timeout", "60"],
+        capture_output=True,
+        text=True,
+        timeout=START_SECONDS,
+        env={"PATH": "/usr/bin:/bin", "HOME": "/tmp"},
+    )
+    report = json.loads(done.stdout)
+    assert (done.returncode, report["passed"], report["mode"]) == (0, True, "simulation"), report
+    assert report["summary"]["failed_criteria"] == []
+
+
+CLIENTS = """
+import asyncio, json, sys
+from openenv.core.generic_client import GenericEnvClient
+from openenv.core.mcp_client import MCPToolClient
+
+
+async def main(url):
+    found = {}
+    async with GenericEnvClient(base_url=url) as env:
+        first = await env.reset(seed=3)
+        found["tools"] = [tool["name"] for tool in first.observation["tools"]]
+        rewards, done, number = [], False, 0
+        while not done:
+            number += 1
+            call = {"type": "call_tool", "tool_name": "guess", "arguments": {"text": str(number)}}
+            seen = await env.step(call)
+            rewards.append(seen.reward)
+            done = seen.done
+        found["rewards"], found["last"] = rewards, seen.observation["result"]
+        found["state"] = (await env.state())["step_count"]
+        wrong = {"type": "call_tool", "tool_name": "guess", "arguments": {"text": "x"}}
+        found["invalid"] = (await env.step(wrong)).observation["error"]["error_type"]
+        for bad in ({"type": "dance"}, {"tool_name": "nothing"}, {"action": "hello"}):
+            try:
+                await env.step(bad)
+            except RuntimeError as error:
+                found.setdefault("errors", []).append(str(error))
+        large = {"tool_name": "picture", "arguments": {"size": 400000, "name": "big"}}
+        shown = (await env.step(large)).observation["result"]
+        found["picture"] = [shown[0]["text"], shown[1]["mimeType"], len(shown[1]["data"])]
+    async with MCPToolClient(base_url=url) as env:
+        found["schemas"] = [tool.input_schema["type"] for tool in await env.list_tools()]
+        await env.reset(seed=3)
+        found["called"] = await env.call_tool("guess", text=str(len(rewards)))
+        try:
+            await env.call_tool("nothing")
+        except RuntimeError as error:
+            found["missing"] = str(error)
+    print(json.dumps(found))
+
+
+asyncio.run(main(sys.argv[1]))
+"""
+
+
+def test_openenvs_own_clients_play_with_our_tools(
+    published: Path, ours: str, tmp_path: Path
+) -> None:
+    (tmp_path / "clients.py").write_text(CLIENTS, encoding="utf-8")
+    done = subprocess.run(
+        [str(published / "bin/python"), str(tmp_path / "clients.py"), ours],
+        capture_output=True,
+        text=True,
+        timeout=START_SECONDS,
+        env={"PATH": "/usr/bin:/bin", "HOME": "/tmp"},
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["tools"] == ["guess", "picture"]
+    assert found["rewards"][-1] == 1.0 and set(found["rewards"][:-1]) <= {0.0}
+    assert (found["last"], found["state"]) == ("right", len(found["rewards"]))
+    assert found["invalid"] == "invalid_args"
+    dance, nothing, hello = found["errors"]
+    assert "write call_tool or list_tools" in dance
+    assert "there is no tool 'nothing', only guess, picture" in nothing
+    assert "there is no such field" in hello
+    assert found["picture"] == ["big", "image/png", 533336]
+    assert found["schemas"] == ["object", "object"]
+    assert found["called"] == "right", "the seed of the reset names the episode"
+    assert "there is no tool 'nothing'" in found["missing"]
+
+
+async def test_our_own_source_plays_with_our_own_server(ours: str) -> None:
+    async with await tool_of(ours) as host:
+        session = await opened(host, seed=3)
+        first = json.loads(said(await act(host, session, {})))
+        assert [tool["name"] for tool in first["tools"]] == ["guess", "picture"]
+        for number in range(1, 10):
+            call = {"tool_name": "guess", "arguments": {"text": str(number)}}
+            result = (await act(host, session, call)).result
+            if result.done:
+                break
+        assert result.reward == 1.0
