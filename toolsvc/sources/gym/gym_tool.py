@@ -58,7 +58,7 @@ class GymOptions(BaseModel):
     run_limit: float = Field(default=30.0, gt=0, description="seconds of an action")
 
 
-class Failed(Exception):
+class NotPlayed(Exception):
     """The environment reported a failure, or nothing; the message says what."""
 
 
@@ -95,7 +95,7 @@ class _Episode(HeldProcess):
             raise backend_down(f"the {self.called} was lost: {outcome.reason}")
         try:
             self.text = str(_report(outcome, mark)["text"])
-        except Failed as error:
+        except NotPlayed as error:
             raise Refused(
                 Reason.INVALID_REQUEST,
                 f"{where} cannot begin with seed {self.task.seed}: {error}",
@@ -187,7 +187,7 @@ class GymTool(SandboxedTool):
             return _stopped(state, outcome, call.run_limit)
         try:
             told = _report(outcome, mark)
-        except Failed as error:
+        except NotPlayed as error:
             return failure(ToolErrorKind.EXCEPTION, f"{self.where} failed: {error}")
         if "invalid" in told:
             return invalid(str(told["invalid"]))
@@ -202,19 +202,19 @@ def _program(expression: str, before: str = "") -> tuple[str, str]:
 
 
 def _report(outcome: Outcome, mark: str) -> dict[str, Any]:
-    """What `inside` reported. Raises Failed for an error and for no report."""
+    """What `inside` reported. Raises NotPlayed for an error and for no report."""
     _, marked, told = outcome.output.rpartition(mark)
     if outcome.ending is Ending.TIMEOUT:
-        raise Failed("it took too long")
+        raise NotPlayed("it took too long")
     try:
         found = json.loads(told) if marked else None
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
         lines = outcome.output.strip().splitlines()
-        raise Failed(outcome.reason or (lines[-1] if lines else "it reported nothing"))
+        raise NotPlayed(outcome.reason or (lines[-1] if lines else "it reported nothing"))
     if "error" in found:
-        raise Failed(str(found["error"]))
+        raise NotPlayed(str(found["error"]))
     return found
 
 

@@ -28,11 +28,11 @@ MOST_NUMBERS = 10_000
 """Maximum numbers in an observation that is shown as JSON."""
 
 
-class Invalid(Exception):
+class UnfitAction(Exception):
     """The action makes no sense; the policy reads the message."""
 
 
-class Failed(Exception):
+class Unplayable(Exception):
     """The environment cannot be played; the message says why."""
 
 
@@ -45,7 +45,7 @@ class GymnasiumEpisode:
         self._space: Any = getattr(self._env, "action_space", None)
         self._names = [name.casefold() for name in names]
         if names and len(names) != getattr(self._space, "n", None):
-            raise Failed(f"{len(names)} names for the actions {self._space}")
+            raise Unplayable(f"{len(names)} names for the actions {self._space}")
         self._drawn = getattr(self._env, "render_mode", None) == "ansi"
 
     def begin(self, seed: int, options: Any) -> str:
@@ -77,21 +77,21 @@ class GymnasiumEpisode:
         return f"An action is JSON that fits {space}."
 
     def _read(self, action: str) -> Any:
-        """The action that the policy wrote. Raises Invalid."""
+        """The action that the policy wrote. Raises UnfitAction."""
         space = self._space
         if space is None or type(space).__name__ == "Text":
             found: Any = action
         elif self._names:
             if action.casefold() not in self._names:
-                raise Invalid(self._how())
+                raise UnfitAction(self._how())
             found = int(space.start) + self._names.index(action.casefold())
         else:
             try:
                 found = fitted(space, json.loads(action))
             except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
-                raise Invalid(self._how()) from error
+                raise UnfitAction(self._how()) from error
         if space is not None and not space.contains(found):
-            raise Invalid(self._how() or f"the action does not fit {space}")
+            raise UnfitAction(self._how() or f"the action does not fit {space}")
         return found
 
 
@@ -170,7 +170,7 @@ def act(action: str) -> str:
         text, reward, done = EPISODE.act(action)
         worth = float(reward)
         if not math.isfinite(worth):
-            raise Failed(f"the environment gave the reward {worth}")
+            raise Unplayable(f"the environment gave the reward {worth}")
         return {"text": bounded(text), "reward": worth, "done": done}
 
     return _told(next_one)
@@ -179,9 +179,9 @@ def act(action: str) -> str:
 def _told(do: Callable[[], dict[str, Any]]) -> str:
     try:
         return json.dumps(do())
-    except Invalid as error:
+    except UnfitAction as error:
         return json.dumps({"invalid": str(error)})
-    except Failed as error:
+    except Unplayable as error:
         return json.dumps({"error": str(error)})
     except (Exception, SystemExit) as error:  # noqa: BLE001 - environments raise anything
         return json.dumps({"error": f"{type(error).__name__}: {error}"[:MOST_RULES]})
@@ -216,7 +216,7 @@ def fitted(space: Any, value: Any) -> Any:
 
 
 def shown(observation: Any) -> str:
-    """The observation as JSON. Raises Failed if it is too large to read."""
+    """The observation as JSON. Raises Unplayable if it is too large to read."""
     count = 0
 
     def plain(value: Any) -> Any:
@@ -224,7 +224,7 @@ def shown(observation: Any) -> str:
         if hasattr(value, "size"):
             count += int(value.size)
         if count > MOST_NUMBERS:
-            raise Failed(
+            raise Unplayable(
                 f"an observation has more than {MOST_NUMBERS} numbers: name an environment that "
                 "can be read as text"
             )

@@ -53,7 +53,7 @@ _KINDS = {
 """OpenEnv's names of errors; any other error is an `execution_error`."""
 
 
-class Unfit(Exception):
+class UnfitMessage(Exception):
     """A message that does not fit its schema. loc: path of the wrong field."""
 
     def __init__(self, loc: str, message: str) -> None:
@@ -70,29 +70,29 @@ class ToolAction:
 
 
 def read_action(data: Any) -> ToolAction:
-    """Raises Unfit."""
+    """Raises UnfitMessage."""
     if not isinstance(data, dict):
-        raise Unfit("action", "write an object")
+        raise UnfitMessage("action", "write an object")
     for name in data:
         if name not in ACTION["properties"]:
-            raise Unfit(name, "there is no such field")
+            raise UnfitMessage(name, "there is no such field")
     kind = data.get("type", "call_tool")
     if kind == "list_tools":
         return ToolAction(arguments={})
     if kind != "call_tool":
-        raise Unfit("type", "write call_tool or list_tools")
+        raise UnfitMessage("type", "write call_tool or list_tools")
     name, arguments = data.get("tool_name"), data.get("arguments", {})
     if not isinstance(name, str) or not name:
-        raise Unfit("tool_name", "write the name of a tool")
+        raise UnfitMessage("tool_name", "write the name of a tool")
     if not isinstance(arguments, dict):
-        raise Unfit("arguments", "write an object")
+        raise UnfitMessage("arguments", "write an object")
     return ToolAction(name=name, arguments=arguments)
 
 
 def read_reset(data: Any) -> dict[str, Any]:
-    """Arguments of a reset: the metadata of its session. Raises Unfit."""
+    """Arguments of a reset: the metadata of its session. Raises UnfitMessage."""
     if not isinstance(data, dict):
-        raise Unfit("data", "write an object")
+        raise UnfitMessage("data", "write an object")
     return data
 
 

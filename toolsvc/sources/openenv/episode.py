@@ -4,7 +4,7 @@ Invariants
 - Messages take turns: one request, one answer. After a request that got no answer the episode is
   lost, so no late answer is taken for another request's.
 - The connection is read all the time: a server ends one that does not answer its pings.
-- An answer has at most `MOST_BYTES`. What is not the protocol is a `BadAnswer` of one sentence.
+- An answer has at most `MOST_BYTES`. What is not the protocol is a `NotOpenEnv` of one sentence.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class Away(Exception):
     """The server cannot be reached, has no place, or is gone; the message says which."""
 
 
-class BadAnswer(Exception):
+class NotOpenEnv(Exception):
     """The server's answer is not OpenEnv's protocol."""
 
 
-class Refusal(Exception):
+class StepRefused(Exception):
     """The server refuses an action. unfit: whether the action does not fit its schema."""
 
     def __init__(self, message: str, *, unfit: bool) -> None:
@@ -53,7 +53,7 @@ class Observed:
     done: bool
 
 
-class Episode:
+class RemoteEpisode:
     """`begin` connects and resets; then `step`."""
 
     def __init__(self, url: str, headers: Mapping[str, str]) -> None:
@@ -67,13 +67,13 @@ class Episode:
         self.lost: str | None = None
         """Reason why the connection is gone; None = it is there, or was never made."""
 
-    def again(self) -> Episode:
+    def again(self) -> RemoteEpisode:
         """An episode that has not begun, at the same server."""
-        return Episode(self._url.removesuffix("/ws"), self._headers)
+        return RemoteEpisode(self._url.removesuffix("/ws"), self._headers)
 
     async def begin(self, reset: Mapping[str, Any]) -> Observed:
-        """First observation. reset: arguments of the environment's reset. Raises Away, BadAnswer,
-        or Refusal."""
+        """First observation. reset: arguments of the environment's reset. Raises Away, NotOpenEnv,
+        or StepRefused."""
         self._http = aiohttp.ClientSession(headers=self._headers)
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
@@ -88,7 +88,7 @@ class Episode:
             raise Away(f"{self._url}: {error}") from error
 
     async def step(self, action: Mapping[str, Any]) -> Observed:
-        """Raises Away, BadAnswer or Refusal. If it is cancelled, the episode is lost."""
+        """Raises Away, NotOpenEnv or StepRefused. If it is cancelled, the episode is lost."""
         try:
             return await self._ask("step", action)
         except asyncio.CancelledError:
@@ -139,22 +139,22 @@ class Episode:
 
 
 def read_answer(text: str) -> Observed:
-    """An answer to a reset or a step. Raises Refusal or Away for the server's errors, and
-    BadAnswer."""
+    """An answer to a reset or a step. Raises StepRefused or Away for the server's errors, and
+    NotOpenEnv."""
     try:
         answer = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise BadAnswer(f"its answer is not JSON: {error}") from error
+        raise NotOpenEnv(f"its answer is not JSON: {error}") from error
     data = answer.get("data") if isinstance(answer, dict) else None
     if not isinstance(data, dict):
-        raise BadAnswer("its answer has no data")
+        raise NotOpenEnv("its answer has no data")
     if answer.get("type") == "error":
         raise _error(data)
     observation, reward = data.get("observation"), data.get("reward")
     if answer.get("type") != "observation" or not isinstance(observation, dict):
-        raise BadAnswer(f"its answer has type {answer.get('type')!r:.80}, not an observation")
+        raise NotOpenEnv(f"its answer has type {answer.get('type')!r:.80}, not an observation")
     if reward is not None and not (isinstance(reward, int | float) and math.isfinite(reward)):
-        raise BadAnswer(f"its reward is {reward!r:.80}, not a number")
+        raise NotOpenEnv(f"its reward is {reward!r:.80}, not a number")
     return Observed(
         text=text_of(observation),
         reward=None if reward is None else float(reward),
@@ -179,7 +179,7 @@ def _error(data: Mapping[str, Any]) -> Exception:
     faults = data.get("errors")
     if code == "VALIDATION_ERROR" and isinstance(faults, list):
         message = "; ".join(_fault(one) for one in faults[:8]) or message
-    return Refusal(message or code, unfit=code == "VALIDATION_ERROR")
+    return StepRefused(message or code, unfit=code == "VALIDATION_ERROR")
 
 
 def _fault(fault: Any) -> str:

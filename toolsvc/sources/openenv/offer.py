@@ -34,7 +34,7 @@ class NoSuchTool(Exception):
     """The service has no tool of that name; the message lists those that it has."""
 
 
-class Episode:
+class OfferedEpisode:
     """An episode, and the episodes after it on the same connection. One request at a time."""
 
     def __init__(self, client: Client) -> None:
@@ -91,28 +91,28 @@ class Episode:
             await asyncio.gather(session.close(), return_exceptions=True)
 
 
-class Offer:
+class EpisodeOffer:
     """All episodes of a server."""
 
     def __init__(self, client: Client, tools: Sequence[pb.ToolDescriptor]) -> None:
         self.tools = tools
         self._client = client
-        self._episodes: dict[str, Episode] = {}
+        self._episodes: dict[str, OfferedEpisode] = {}
 
-    async def open(self) -> Episode:
+    async def open(self) -> OfferedEpisode:
         """Raises Full."""
         if len(self._episodes) >= MOST_EPISODES:
             await self._end_idle()
         if len(self._episodes) >= MOST_EPISODES:
             raise Full(f"{MOST_EPISODES} episodes are open: close some, or start another server")
-        episode = Episode(self._client)
+        episode = OfferedEpisode(self._client)
         self._episodes[episode.id] = episode
         return episode
 
-    def find(self, name: object) -> Episode | None:
+    def find(self, name: object) -> OfferedEpisode | None:
         return self._episodes.get(name) if isinstance(name, str) else None
 
-    async def end(self, episode: Episode) -> None:
+    async def end(self, episode: OfferedEpisode) -> None:
         if self._episodes.pop(episode.id, None) is not None:
             await episode.close()
 

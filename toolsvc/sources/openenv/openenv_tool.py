@@ -20,7 +20,7 @@ from toolsvc.plugin.tool import Cancellation, LiveState, OutOfProcess
 from toolsvc.schemas.schema_tool import SchemaTool
 from toolsvc.schemas.validation import BadSchema, UnboundedSchema
 from toolsvc.sources.episodes import EpisodeTask, look, task_of
-from toolsvc.sources.openenv.episode import Away, BadAnswer, Episode, Observed, Refusal
+from toolsvc.sources.openenv.episode import Away, NotOpenEnv, Observed, RemoteEpisode, StepRefused
 from toolsvc.types import Call, Result, SessionInfo, Text, ToolError
 from toolwright.types import ToolErrorKind
 
@@ -30,7 +30,7 @@ log = structlog.get_logger(__name__)
 class _Played(LiveState):
     """State of a session."""
 
-    def __init__(self, episode: Episode, task: EpisodeTask, name: str) -> None:
+    def __init__(self, episode: RemoteEpisode, task: EpisodeTask, name: str) -> None:
         self.episode = episode
         self.text = ""
         """Last observation."""
@@ -54,7 +54,7 @@ class _Played(LiveState):
             self.episode = self.episode.again()
             if isinstance(error, Away):
                 raise backend_down(str(error)) from error
-            if isinstance(error, BadAnswer | Refusal):
+            if isinstance(error, NotOpenEnv | StepRefused):
                 raise Refused(
                     Reason.INVALID_REQUEST,
                     f"{self._name} cannot begin with {reset!r:.200}: {error}",
@@ -97,7 +97,7 @@ class OpenEnvTool(SchemaTool):
             super().check_arguments(arguments)
 
     async def open(self, session: SessionInfo) -> _Played:
-        return _Played(Episode(*self._server), task_of(session.metadata), self._environment)
+        return _Played(RemoteEpisode(*self._server), task_of(session.metadata), self._environment)
 
     async def close(self, state: _Played) -> None:
         await state.episode.close()
@@ -124,11 +124,11 @@ class OpenEnvTool(SchemaTool):
             return _lost(ToolErrorKind.CANCELLED, "the step was cancelled")
         try:
             seen = step.result()
-        except Refusal as error:
+        except StepRefused as error:
             if error.unfit:
                 return invalid(f"{self.name}: {error}")
             return failure(ToolErrorKind.EXCEPTION, f"{self._environment}: {error}")
-        except BadAnswer as error:
+        except NotOpenEnv as error:
             return failure(ToolErrorKind.EXCEPTION, f"{self._environment}: {error}")
         except Away as error:
             return _lost(ToolErrorKind.CRASHED, str(error))

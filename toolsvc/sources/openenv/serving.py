@@ -1,4 +1,4 @@
-"""An `Offer` over HTTP and WebSockets, as OpenEnv's own servers speak.
+"""An `EpisodeOffer` over HTTP and WebSockets, as OpenEnv's own servers speak.
 
 `/ws` holds an episode for a connection, or one that `openenv/session/create` made. `/mcp` is
 JSON-RPC. As there, `/reset` and `/step` have no episode that outlives the request.
@@ -13,8 +13,8 @@ from aiohttp import WSMsgType, web
 
 from toolsvc.edge.client import Client
 from toolsvc.sources.openenv import answers
-from toolsvc.sources.openenv.answers import ToolAction, Unfit, read_action, read_reset
-from toolsvc.sources.openenv.offer import FAILURES, Episode, Full, NoSuchTool, Offer
+from toolsvc.sources.openenv.answers import ToolAction, UnfitMessage, read_action, read_reset
+from toolsvc.sources.openenv.offer import FAILURES, EpisodeOffer, Full, NoSuchTool, OfferedEpisode
 from toolwright.process.stop_signals import stop_event
 from toolwright.rpc.errors import ServiceError
 from toolwright.rpc.http_server import HttpServer, body_of, refused
@@ -30,7 +30,7 @@ async def serve_openenv(client: Client, listen: str, *, insecure: bool) -> None:
     stop = stop_event()
     async with client:
         service = await client.list_tools()
-        offer = Offer(client, service.tools)
+        offer = EpisodeOffer(client, service.tools)
         server = HttpServer(
             _Routes(offer, service.service).app(),
             listen,
@@ -50,7 +50,7 @@ async def serve_openenv(client: Client, listen: str, *, insecure: bool) -> None:
 class _Routes:
     """Answers to requests."""
 
-    def __init__(self, offer: Offer, service: str) -> None:
+    def __init__(self, offer: EpisodeOffer, service: str) -> None:
         self._offer = offer
         self._name = service or "toolwright"
 
@@ -88,7 +88,7 @@ class _Routes:
             action = read_action(body.get("action"))
             episode = await self._offer.open()
             return web.json_response(await episode.step(action))
-        except Unfit as error:
+        except UnfitMessage as error:
             return web.json_response({"detail": error.faults}, status=422)
         except Full as error:
             return refused(503, str(error), retry_after=1.0)
@@ -101,7 +101,7 @@ class _Routes:
     async def _mcp(self, request: web.Request) -> web.Response:
         try:
             message = _object(await body_of(request))
-        except Unfit as error:
+        except UnfitMessage as error:
             return web.json_response(_rpc_error(None, PARSE_ERROR, str(error)))
         return web.json_response(await self._rpc(message, None))
 
@@ -136,7 +136,7 @@ class _Routes:
         await socket.close()
         return socket
 
-    async def _answer(self, text: str, episode: Episode) -> dict[str, Any] | None:
+    async def _answer(self, text: str, episode: OfferedEpisode) -> dict[str, Any] | None:
         """Answer to a message; None for its end."""
         try:
             message = _object(text)
@@ -151,7 +151,7 @@ class _Routes:
                 return {"type": "observation", "data": await episode.reset(read_reset(data))}
             if kind == "step":
                 return {"type": "observation", "data": await episode.step(read_action(data))}
-        except Unfit as error:
+        except UnfitMessage as error:
             return _error("VALIDATION_ERROR", str(error), errors=error.faults)
         except ServiceError as error:
             full = error.retry_after is not None
@@ -160,7 +160,7 @@ class _Routes:
             return _error("EXECUTION_ERROR", str(error))
         return _error("UNKNOWN_TYPE", f"no message has type {kind!r:.80}")
 
-    async def _rpc(self, message: Any, own: Episode | None) -> dict[str, Any]:
+    async def _rpc(self, message: Any, own: OfferedEpisode | None) -> dict[str, Any]:
         """Answer to a request of JSON-RPC. own: episode of its connection."""
         if not isinstance(message, dict) or not isinstance(message.get("method"), str):
             return _rpc_error(None, NO_REQUEST, "write jsonrpc, method, params and id")
@@ -173,7 +173,7 @@ class _Routes:
             return _rpc_error(number, NO_PARAMS, f"no session {wanted!r:.80}")
         try:
             result = await self._do(method, params, episode)
-        except Unfit as error:
+        except UnfitMessage as error:
             return _rpc_error(number, NO_PARAMS, str(error))
         except (Full, *FAILURES) as error:
             code = NO_PARAMS if isinstance(error, NoSuchTool) else SERVER_ERROR
@@ -183,7 +183,7 @@ class _Routes:
         return {"jsonrpc": "2.0", "id": number, "result": result}
 
     async def _do(
-        self, method: str, params: dict[str, Any], episode: Episode | None
+        self, method: str, params: dict[str, Any], episode: OfferedEpisode | None
     ) -> dict[str, Any] | None:
         """Result of a method; None for an unknown one."""
         if method == "tools/list":
@@ -192,7 +192,7 @@ class _Routes:
             return {"session_id": (episode or await self._offer.open()).id}
         if method == "openenv/session/close":
             if episode is None:
-                raise Unfit("session_id", "write the id of a session")
+                raise UnfitMessage("session_id", "write the id of a session")
             await self._offer.end(episode)
             return {"session_id": episode.id, "closed": True}
         if method != "tools/call":
@@ -202,7 +202,7 @@ class _Routes:
         )
         return await self._called(action, episode)
 
-    async def _called(self, action: ToolAction, episode: Episode | None) -> dict[str, Any]:
+    async def _called(self, action: ToolAction, episode: OfferedEpisode | None) -> dict[str, Any]:
         """Result of a call, in an episode of its own if it has none."""
         used = episode or await self._offer.open()
         try:
@@ -227,13 +227,13 @@ def _constant(answer: dict[str, Any]) -> Any:
 
 
 def _object(text: str | bytes) -> dict[str, Any]:
-    """Raises Unfit for anything but an object of JSON."""
+    """Raises UnfitMessage for anything but an object of JSON."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise Unfit("message", f"not JSON: {error}") from error
+        raise UnfitMessage("message", f"not JSON: {error}") from error
     if not isinstance(found, dict):
-        raise Unfit("message", "write an object")
+        raise UnfitMessage("message", "write an object")
     return found
 
 
