@@ -247,7 +247,7 @@ def test_tasks_are_written_for_a_running_service(
 
 
 PUBLISHED = {
-    "reasoning_gym/leg_counting?max_animals=2": ("how many legs", "no number", 0.01),
+    "reasoning_gym/leg_counting?max_animals=3": ("how many legs", "no number", 0.0),
     "textarena/FrozenLake-v0": ("Welcome to Frozen Lake!", "[down]", None),
 }
 
@@ -264,7 +264,7 @@ async def test_published_libraries(where: str) -> None:
     for _ in range(2):
         async for played in playing(where, GymOptions(packages=(str(packages),))):
             session = await played.open(seed=11)
-            first = said(await played.act(session, ""))
+            first = said(await played.act(session, "", queue_limit=120.0))
             outcome = (await played.act(session, action)).result
             found.append((first, said_of(outcome), outcome.done, outcome.reward))
     assert found[0] == found[1]

@@ -20,6 +20,7 @@ import pytest_asyncio
 from tests.integration.toolsvc.conftest import running_service
 from tests.support.hosts import calling, opening, refused, said
 from tests.support.net import free_port
+from tests.support.waiting import passes
 from toolsvc.errors import Reason, Refused, StartError
 from toolsvc.host.host import Host
 from toolsvc.sandbox.config import SandboxConfig
@@ -160,7 +161,7 @@ async def test_a_step_without_an_answer_loses_its_episode(host: Host) -> None:
 async def test_an_episode_outlives_a_silence_longer_than_the_servers_pings(host: Host) -> None:
     session = await opened(host)
     await act(host, session, {"number": 0})
-    await asyncio.sleep(12)
+    await passes(12.0, "the server pings every second, and waits 10 s for an answer")
     assert (await act(host, session, {"number": 0})).result.reward == 0.0
 
 
