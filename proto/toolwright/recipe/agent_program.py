@@ -51,7 +51,8 @@ def agent_folders(recipe: Recipe, agent: Agent) -> list[str]:
 def _program(recipe: Recipe, key: str, word: str) -> str:
     if word in _PYTHON:
         return sys.executable
-    found = str(recipe.resolve(word)) if "/" in word else shutil.which(word)
+    # Links stay: the interpreter of a virtual environment is one, and finds it by its own path.
+    found = os.path.abspath(recipe.folder / word) if "/" in word else shutil.which(word)
     if found is None or not os.access(found, os.X_OK):
         raise RecipeError(f"{key}: {word!r} is not a program: install it, or name its path")
     return found

@@ -34,6 +34,14 @@ def test_files_of_the_recipe_get_their_whole_path(tmp_path: Path) -> None:
     assert found == (sys.executable, str(tmp_path / "agent.py"), "--fast")
 
 
+def test_the_interpreter_of_a_virtual_environment_stays_one(tmp_path: Path) -> None:
+    (tmp_path / "env/bin").mkdir(parents=True)
+    (tmp_path / "env/bin/python").symlink_to(sys.executable)
+    for word in ("./env/bin/python", str(tmp_path / "env/bin/python")):
+        found = words(recipe(tmp_path, kind="command", command=[word]))
+        assert found == (str(tmp_path / "env/bin/python"),)
+
+
 def test_a_function_is_called_by_our_interpreter(tmp_path: Path) -> None:
     (tmp_path / "agent.py").touch()
     found = words(recipe(tmp_path, kind="function", function="./agent.py:play"))
