@@ -56,7 +56,7 @@ async def prepare_here(
     data = script.encode() if isinstance(script, str) else script
     name = f".program-{hashlib.sha256(data).hexdigest()[:16]}.py"
     await runtime.write(name, data)
-    return [sys.executable, "-I", str(runtime.workdir / name)]
+    return [sys.executable, "-P", str(runtime.workdir / name)]
 
 
 def opened(file: Path) -> vf.Env[Any]:

@@ -10,6 +10,8 @@ import json
 import os
 import re
 import shutil
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,6 +34,13 @@ ROOT = Path(__file__).resolve().parents[3]
 PLAY = ROOT / "agents/verifiers/play.py"
 SUMS = ROOT / "tests/support/verifiers_sets/sums.py"
 TURN = "<|im_start|>assistant"
+SYSTEMS = tuple(
+    map(
+        int,
+        subprocess.check_output(["/usr/bin/python3", "-V"], text=True).split()[1].split(".")[:2],
+    )
+)
+"""Version of the system's Python."""
 SECONDS = 500
 """Longest time for a test's rollouts: each starts Python three times."""
 LIMITS = {"limits": {"seconds": 480.0}}
@@ -143,6 +152,10 @@ async def test_ten_rollouts_are_recorded_and_rewarded(
     assert all(any(record[: len(ids)] == ids for record in records) for ids in sent)
 
 
+@pytest.mark.skipif(
+    sys.version_info[:2] != SYSTEMS,
+    reason="the jail's account may not read this interpreter, and the system's is another Python",
+)
 async def test_a_tool_of_the_environment_in_a_jail(
     world: MakeWorld, qwen: Path, python: Path, sets: Path, tmp_path: Path
 ) -> None:
@@ -157,7 +170,12 @@ async def test_a_tool_of_the_environment_in_a_jail(
         run={"steps": 1, "groups_per_step": 1, "group_size": 1},
         task={"source": "tasks.jsonl", **LIMITS},
     )  # fmt: skip
-    jailed = agent(python, sets, sandbox="bwrap", folders=[str(sets)])
+    (packages,) = (python.parents[1] / "lib").glob("python3.*/site-packages")
+    jailed = agent(
+        python, sets, sandbox="bwrap", folders=[str(sets), str(packages)],
+        command=["/usr/bin/python3", "play.py", "env.toml"],
+        environment={"PYTHONPATH": f"{sets}:{packages}"},
+    )  # fmt: skip
     async with hosted(here, jailed, "") as (run, _):
         (member,) = await leased(run, 1)
     (sequence,) = member.sequences
