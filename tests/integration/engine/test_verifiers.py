@@ -11,9 +11,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,21 +23,15 @@ from tests.support.agents import END, written_call
 from tests.support.dialogue import by_turn
 from tests.support.hosted_agents import hosted
 from tests.support.policy import QWEN_TEMPLATE, write_policy
+from toolwright.jail.view import ACCOUNTS, account_of, folder_fault, own_account
 from toolwright.types import Author
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 ROOT = Path(__file__).resolve().parents[3]
 PLAY = ROOT / "agents/verifiers/play.py"
-SUMS = ROOT / "tests/support/verifiers_sets/sums.py"
+SETS = ROOT / "tests/support/verifiers_sets"
 TURN = "<|im_start|>assistant"
-SYSTEMS = tuple(
-    map(
-        int,
-        subprocess.check_output(["/usr/bin/python3", "-V"], text=True).split()[1].split(".")[:2],
-    )
-)
-"""Version of the system's Python."""
 SECONDS = 500
 """Longest time for a test's rollouts: each starts Python three times."""
 LIMITS = {"limits": {"seconds": 480.0}}
@@ -56,26 +47,16 @@ def python() -> Path:
 
 
 @pytest.fixture(scope="module")
-def sets() -> Iterator[Path]:
-    """A folder with the set `sums`, which every account may read."""
-    folder = Path(tempfile.mkdtemp(dir="/tmp"))
-    folder.chmod(0o755)
-    shutil.copy(SUMS, folder)
-    yield folder
-    shutil.rmtree(folder)
-
-
-@pytest.fixture(scope="module")
 def qwen(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("qwen") / "p"
     return write_policy(folder, template=QWEN_TEMPLATE, special=("<think>", "</think>"))
 
 
-async def played(python: Path, sets: Path, folder: Path, *words: str) -> tuple[int, str]:
+async def played(python: Path, folder: Path, *words: str) -> tuple[int, str]:
     """Exit code and output of play.py."""
     process = await asyncio.create_subprocess_exec(
         python, PLAY, *words, cwd=folder,
-        env={"PATH": os.environ["PATH"], "HOME": str(folder), "PYTHONPATH": str(sets)},
+        env={"PATH": os.environ["PATH"], "HOME": str(folder), "PYTHONPATH": str(SETS)},
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
     )  # fmt: skip
     async with asyncio.timeout(SECONDS):
@@ -84,10 +65,10 @@ async def played(python: Path, sets: Path, folder: Path, *words: str) -> tuple[i
     return process.returncode, said.decode()
 
 
-def agent(python: Path, sets: Path, **more: Any) -> dict[str, Any]:
+def agent(python: Path, **more: Any) -> dict[str, Any]:
     return {
         "command": [str(python), "play.py", "env.toml"],
-        "environment": {"PYTHONPATH": str(sets)},
+        "environment": {"PYTHONPATH": str(SETS)},
         "reward_from": "agent",
         "retry_exits": [75],
         "at_once": 10,
@@ -95,12 +76,26 @@ def agent(python: Path, sets: Path, **more: Any) -> dict[str, Any]:
     }
 
 
-async def written(python: Path, sets: Path, folder: Path, settings: str) -> None:
+async def written(python: Path, folder: Path, settings: str) -> None:
     """env.toml, play.py and tasks.jsonl in the folder."""
     (folder / "env.toml").write_text(settings, encoding="utf-8")
     shutil.copy(PLAY, folder)
-    code, said = await played(python, sets, folder, "env.toml", "tasks.jsonl")
+    code, said = await played(python, folder, "env.toml", "tasks.jsonl")
     assert code == 0, said
+
+
+def jailed_packages(python: Path) -> Path:
+    """The folder of the environment's packages, for the system's interpreter: the account of a jail
+    may not reach another. The test is skipped if a jail cannot use them."""
+    (packages,) = (python.parents[1] / "lib").glob("python3.*/site-packages")
+    said = subprocess.check_output(["/usr/bin/python3", "-V"], text=True)
+    if not said.startswith(f"Python {packages.parent.name.removeprefix('python')}."):
+        pytest.skip(f"/usr/bin/python3 is {said.strip()}, and the packages are for another one")
+    account = own_account() if os.geteuid() else account_of(ACCOUNTS)
+    assert account is not None
+    if fault := folder_fault(str(packages), account):
+        pytest.skip(fault)
+    return packages
 
 
 async def leased(run: Any, groups: int) -> list[Any]:
@@ -112,7 +107,7 @@ async def leased(run: Any, groups: int) -> list[Any]:
 
 
 async def test_ten_rollouts_are_recorded_and_rewarded(
-    world: MakeWorld, qwen: Path, python: Path, sets: Path, tmp_path: Path
+    world: MakeWorld, qwen: Path, python: Path, tmp_path: Path
 ) -> None:
     codec = HuggingFaceCodec(qwen)
 
@@ -124,7 +119,7 @@ async def test_ten_rollouts_are_recorded_and_rewarded(
         reply = f"{2 * number}" if number % 2 == 0 else "I do not know it."
         return by_turn(codec, [reply + END], mark="<none>")(request)
 
-    await written(python, sets, tmp_path, '[taskset]\nid = "sums"\nsize = 5\n')
+    await written(python, tmp_path, '[taskset]\nid = "sums"\nsize = 5\n')
     rows = [
         json.loads(line) for line in (tmp_path / "tasks.jsonl").read_text("utf-8").split("\n")[:-1]
     ]
@@ -135,7 +130,7 @@ async def test_ten_rollouts_are_recorded_and_rewarded(
         run={"steps": 1, "groups_per_step": 5, "group_size": 2},
         task={"source": "tasks.jsonl", **LIMITS},
     )  # fmt: skip
-    async with hosted(here, agent(python, sets), "") as (run, _):
+    async with hosted(here, agent(python), "") as (run, _):
         members = await leased(run, 5)
     assert len(members) == 10
     records = []
@@ -152,17 +147,13 @@ async def test_ten_rollouts_are_recorded_and_rewarded(
     assert all(any(record[: len(ids)] == ids for record in records) for ids in sent)
 
 
-@pytest.mark.skipif(
-    sys.version_info[:2] != SYSTEMS,
-    reason="the jail's account may not read this interpreter, and the system's is another Python",
-)
 async def test_a_tool_of_the_environment_in_a_jail(
-    world: MakeWorld, qwen: Path, python: Path, sets: Path, tmp_path: Path
+    world: MakeWorld, qwen: Path, python: Path, tmp_path: Path
 ) -> None:
     replies = [written_call("adder_add", a="2", b="2") + END, "4" + END]
     script = by_turn(HuggingFaceCodec(qwen), [replies[0], *replies], mark=TURN)
     settings = '[taskset]\nid = "sums"\nsize = 3\n[taskset.task]\ntool = true\n'
-    await written(python, sets, tmp_path, settings)
+    await written(python, tmp_path, settings)
     lines = (tmp_path / "tasks.jsonl").read_text("utf-8").splitlines()
     (tmp_path / "tasks.jsonl").write_text(lines[2] + "\n", encoding="utf-8")
     here = await world(
@@ -170,11 +161,11 @@ async def test_a_tool_of_the_environment_in_a_jail(
         run={"steps": 1, "groups_per_step": 1, "group_size": 1},
         task={"source": "tasks.jsonl", **LIMITS},
     )  # fmt: skip
-    (packages,) = (python.parents[1] / "lib").glob("python3.*/site-packages")
+    packages = jailed_packages(python)
     jailed = agent(
-        python, sets, sandbox="bwrap", folders=[str(sets), str(packages)],
+        python, sandbox="bwrap", folders=[str(SETS), str(packages)],
         command=["/usr/bin/python3", "play.py", "env.toml"],
-        environment={"PYTHONPATH": f"{sets}:{packages}"},
+        environment={"PYTHONPATH": f"{SETS}:{packages}"},
     )  # fmt: skip
     async with hosted(here, jailed, "") as (run, _):
         (member,) = await leased(run, 1)
@@ -193,9 +184,9 @@ async def test_a_tool_of_the_environment_in_a_jail(
     ],
 )
 async def test_what_cannot_be_played_safely_is_refused(
-    python: Path, sets: Path, tmp_path: Path, settings: str, says: str
+    python: Path, tmp_path: Path, settings: str, says: str
 ) -> None:
     (tmp_path / "env.toml").write_text(settings, encoding="utf-8")
-    code, said = await played(python, sets, tmp_path, "env.toml", "tasks.jsonl")
+    code, said = await played(python, tmp_path, "env.toml", "tasks.jsonl")
     assert code == 1
     assert says in said
