@@ -182,7 +182,8 @@ class AgentHost:
         jail = program.jail
         root = f"http://127.0.0.1:{PORT}" if jail else self._ingress
         client = ClientSettings.of(root, key)
-        variables = environment(client, folder, program.rules.environment, os.environ)
+        more = program.rules.environment
+        variables = environment(client, folder, more, os.environ, jailed=jail is not None)
         async with AsyncExitStack() as stack:
             self._starting += 1
             try:
