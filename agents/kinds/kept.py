@@ -87,7 +87,8 @@ class ProcessKind(KeptKind):
         jail, keepers = self._jail, self._site.keepers
         root = self._site.ingress if jail is None else f"http://127.0.0.1:{PORT}"
         client = ClientSettings.of(root, key)
-        variables = environment(client, folder, self._rules.environment, os.environ)
+        more = self._rules.environment
+        variables = environment(client, folder, more, os.environ, jailed=jail is not None)
         if jail is None:
             async with keepers.started(self._words, folder, variables) as agent:
                 code = await agent.wait()
