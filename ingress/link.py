@@ -21,6 +21,7 @@ from typing import Any, TypeVar, cast
 import grpc.aio
 import structlog
 
+from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.ingress.v1 import ingress_pb2 as pb
 from toolwright.ingress.v1 import ingress_pb2_grpc
 from toolwright.rollout.v1 import rollout_pb2, rollout_pb2_grpc
@@ -113,6 +114,19 @@ class EngineLink:
             self._stub.CheckKey, request, timeout=UNARY_SECONDS
         )
         return found.use
+
+    async def conversation(self, key: str, node: int) -> pb.ConversationResponse | None:
+        """Text of a call's conversation; None if it is not kept. Raises as `use_of_key`."""
+        request = pb.ConversationRequest(key=key, node=node)
+        try:
+            found: pb.ConversationResponse = await self._retry.answer(
+                self._stub.Conversation, request, timeout=UNARY_SECONDS
+            )
+        except ServiceError as error:
+            if error.reason == reasons.ERROR_REASON_RESPONSE_NOT_FOUND:
+                return None
+            raise
+        return found
 
     async def submit(
         self, request: rollout_pb2.SubmitTasksRequest

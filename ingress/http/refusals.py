@@ -53,6 +53,9 @@ def api_error(error: Exception) -> ApiError:
                 code="too_many_calls",
                 retry_after=1.0,
             )
+        case reasons.ERROR_REASON_TRAJECTORY_FULL:
+            # Not 429: clients would retry for minutes what can never succeed.
+            return ApiError(error.message, code="trajectory_full")
         case reasons.ERROR_REASON_INVALID_REQUEST:
             return ApiError(error.message)
         case reasons.ERROR_REASON_CALL_ID_REUSED:

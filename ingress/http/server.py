@@ -186,7 +186,8 @@ class IngressServer(HttpServer):
     ) -> web.StreamResponse:
         read = partial(_read, dialect)
         key = caller.key
-        call = await prepare(read, await _body(request), self._text, self._table, key=key)
+        body = await _body(request)
+        call = await prepare(read, body, self._text, self._table, self._link, key=key)
         events = call.events(self._link, agent=agent_of(request), retry=_is_retry(request))
         reply = dialect.reply(call.request)
         async with aclosing(events):

@@ -253,6 +253,9 @@ class Asked(Event, frozen=True, kw_only=True):
     grammar: tuple[str, str] | None = None
     """(kind, text) of the grammar that limits the completion."""
     asked_ns: int = 0
+    text: bytes | None = None
+    """Text of its messages after those of completion `text_after`; None = it is not kept."""
+    text_after: int | None = None
 
 
 class Replied(Event, frozen=True, kw_only=True):
@@ -263,6 +266,8 @@ class Replied(Event, frozen=True, kw_only=True):
     """One for each completion: the digest of the conversation with it."""
     reasoning: tuple[bytes, ...]
     """Digest of each completion's reasoning, b"" without reasoning."""
+    texts: tuple[bytes, ...] = ()
+    """Message of each completion; empty if the call's text is not kept."""
 
 
 class Dropped(Event, frozen=True, kw_only=True):

@@ -45,6 +45,8 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     """Its number among the accepted ones; None until then."""
     digest: bytes = b""
     reasoning: bytes = b""
+    text: bytes = b""
+    """Its message, if the call's text is kept."""
 
     @property
     def number(self) -> int:
@@ -123,9 +125,11 @@ class Forest(msgspec.Struct, frozen=True, kw_only=True):
         nodes = self.call(event.call)
         if any(node.turn is not None or node.acted is None for node in nodes):
             raise ValueError(f"call {event.call} is not ready for a reply")
-        forest, given = self, zip(nodes, event.digests, event.reasoning, strict=True)
-        for turn, (node, digest, reasoning) in enumerate(given, len(self.accepted)):
-            forest = forest._with(replace(node, turn=turn, digest=digest, reasoning=reasoning))
+        texts = event.texts or (b"",) * len(nodes)
+        forest, given = self, zip(nodes, event.digests, event.reasoning, texts, strict=True)
+        for turn, (node, digest, reasoning, text) in enumerate(given, len(self.accepted)):
+            new = replace(node, turn=turn, digest=digest, reasoning=reasoning, text=text)
+            forest = forest._with(new)
         return replace(forest, accepted=(*self.accepted, *(node.number for node in nodes)))
 
     def dropped(self, event: Dropped) -> Forest:
@@ -271,6 +275,29 @@ class Forest(msgspec.Struct, frozen=True, kw_only=True):
         """[end] int32, the ids up to a completion's end."""
         node, prompt = self.node(number), self.prompt_ids(number)
         return prompt + node.acted.token_ids if node.acted is not None else prompt
+
+    @property
+    def text_bytes(self) -> int:
+        """Size of all text that is kept."""
+        found = (
+            len(node.text) + (0 if node.choice else len(node.asked.text or b""))
+            for node in self.nodes
+            if node
+        )
+        return sum(found)
+
+    def conversation(self, number: int) -> list[bytes] | None:
+        """Texts of the calls that lead to an accepted completion, its own last; None if one of them
+        is not kept. Raises ValueError for an unknown number."""
+        pieces = list[bytes]()
+        at: int | None = number
+        while at is not None:
+            node = self.node(at)
+            if node.turn is None or node.asked.text is None:
+                return None
+            pieces += [node.text, node.asked.text]
+            at = node.asked.text_after
+        return pieces[::-1]
 
     def superseded(self) -> set[int]:
         """Accepted completions that another sample of the same request replaced. No call goes on

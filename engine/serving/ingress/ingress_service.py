@@ -11,6 +11,7 @@ from engine.core.rollout.outside_call import OutsideCall
 from engine.core.rollout.outside_requests import (
     AgentEnd,
     CallRefused,
+    CompletionReply,
     ModelRequest,
     PromptIds,
     ReadCall,
@@ -44,6 +45,7 @@ _REASONS = {
     Refusal.UNFIT: reasons.ERROR_REASON_INVALID_REQUEST,
     Refusal.CONTEXT_FULL: reasons.ERROR_REASON_CONTEXT_FULL,
     Refusal.TOO_MANY: reasons.ERROR_REASON_TOO_MANY_CALLS,
+    Refusal.FULL: reasons.ERROR_REASON_TRAJECTORY_FULL,
     Refusal.OVER: reasons.ERROR_REASON_SESSION_CLOSED,
     Refusal.AWAY: reasons.ERROR_REASON_DRAINING,
 }
@@ -83,6 +85,25 @@ class IngressServicer(ingress_pb2_grpc.IngressServiceServicer):
             if self._agents.keys.attempt(request.key, use) is not None:
                 return pb.CheckKeyResponse(use=named)
         raise _no_key()
+
+    @answers_errors
+    async def Conversation(
+        self, request: pb.ConversationRequest, context: Context
+    ) -> pb.ConversationResponse:
+        attempt = await self._attempt(request.key, KeyUse.CALLS)
+        try:
+            found = attempt.forest.conversation(request.node)
+        except ValueError:
+            found = None
+        if found is None:
+            raise ServiceError(
+                reasons.ERROR_REASON_RESPONSE_NOT_FOUND,
+                f"the conversation of call {request.node} is not kept",
+                subject="node",
+                fix="send all messages",
+            )
+        digest = attempt.forest.node(request.node).asked.request
+        return pb.ConversationResponse(request_digest=digest, messages=found)
 
     @answers_errors
     async def Take(self, request: pb.TakeRequest, context: Context) -> pb.TakeResponse:
@@ -216,7 +237,7 @@ class IngressServicer(ingress_pb2_grpc.IngressServiceServicer):
         for one in reply.completions:
             if len(one.digest) != DIGEST_BYTES:
                 raise _unfit(f"a digest has {DIGEST_BYTES} bytes", "completions.digest")
-            calls = [
+            calls = tuple(
                 ReadCall(
                     id=call.id,
                     name=call.name,
@@ -224,8 +245,11 @@ class IngressServicer(ingress_pb2_grpc.IngressServiceServicer):
                     invalid_reason=call.invalid_reason,
                 )
                 for call in one.calls
-            ]
-            replies.append((one.digest, one.reasoning, calls))
+            )
+            accepted = CompletionReply(
+                digest=one.digest, reasoning=one.reasoning, calls=calls, text=one.message
+            )
+            replies.append(accepted)
         attempt.reply(number, replies)
 
     async def _completions(
@@ -263,6 +287,7 @@ class IngressServicer(ingress_pb2_grpc.IngressServiceServicer):
             tokens=node.end,
             turn_ended=not self._ends.isdisjoint(last),
             ids_digest=ids_digest(attempt.forest.ids(node.number)) if verify else b"",
+            kept=attempt.keeps(match),
         )
 
     async def _attempt(self, key: str, *uses: KeyUse) -> OutsideAttempt:
@@ -365,6 +390,7 @@ def _prompt(prompt: pb.Prompt, vocab_size: int) -> PromptIds:
         fresh=kind == "fresh",
         by_prefix=prompt.by_prefix,
         results=tuple((one.id, one.text) for one in prompt.results),
+        text=prompt.messages if prompt.HasField("messages") else None,
     )
 
 

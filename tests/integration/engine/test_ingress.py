@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from bench.scripted import Break, Faults, Timing
 from engine.core.text.codec import HuggingFaceCodec
+from engine.core.trajectory.events import AnyEvent
+from engine.core.trajectory.state import fold
 from engine.serving.admission.train import TrainLane
+from engine.serving.journal.journal import Journal
 from tests.integration.engine.conftest import MakeWorld
 from tests.integration.engine.outside_runs import REPORTS, leased, served
 from tests.support.dialogue import by_turn
@@ -69,6 +73,41 @@ async def test_a_result_answers_the_call_of_its_own_sample(
         await client.end(taken.key)
         trajectory = await leased(run)
     assert [(call.turn, call.outcome.observation) for call in trajectory.calls] == [(1, "2")]
+
+
+async def test_a_kill_between_two_appends_loses_no_call_of_a_reply(
+    world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    appended: list[list[AnyEvent]] = []
+    append = Journal.append
+
+    def kept(journal: Journal, name: str, events: Sequence[AnyEvent], blobs: Any) -> None:
+        appended.append(list(events))
+        append(journal, name, events, blobs)
+
+    monkeypatch.setattr(Journal, "append", kept)
+    here = await world()
+    async with served(here) as (_run, client):
+        taken = await client.take()
+        reads = [
+            pb.ReadCall(id="call_1", name="python", arguments="{}"),
+            pb.ReadCall(arguments="{", invalid_reason="it is not JSON"),
+            pb.ReadCall(id="call_3", name="python", arguments="{}"),
+        ]
+        talk = await client.talk(taken.key, ["q"], *reads)
+        second = await client.ask(taken.key, [*talk, "r"])
+        await second.prompt(results=[pb.ReadResult(id=f"call_{n}", text="r") for n in (1, 3)])
+        await second.completions()
+        await second.reply()
+        await client.end(taken.key, pb.OUTCOME_FAILED, error="it broke", output="Traceback")
+    for kill in range(1, len(appended) + 1):
+        state = fold([event for events in appended[:kill] for event in events])
+        assert state.forest is not None
+        called, answered = len(state.open_calls) + len(state.calls), len(state.calls)
+        assert called == (3 if state.forest.accepted else 0)
+        assert answered == (0 if not called else 1 if len(state.forest.nodes) == 1 else 3)
+        notes = [one.kind for one in state.events]
+        assert notes.count("agent_failed") == notes.count("agent_output") == bool(state.ended)
 
 
 async def test_a_streamed_reply_is_what_the_record_holds(world: MakeWorld) -> None:
@@ -365,6 +404,11 @@ async def test_calls_that_wait_for_their_prompts_count_as_completions(
             await second.read()
         assert refused.value.reason == reasons.ERROR_REASON_TOO_MANY_CALLS
         first.stream.cancel()
+        await client.talk(taken.key, ["c"])
+        full = await client.ask(taken.key, ["d"], n=5)
+        with pytest.raises(ServiceError) as refused:
+            await full.read()
+        assert refused.value.reason == reasons.ERROR_REASON_TRAJECTORY_FULL
         await client.end(taken.key)
 
 
@@ -382,7 +426,7 @@ async def test_a_record_fits_a_message(world: MakeWorld, monkeypatch: pytest.Mon
                 await talk.prompt("a " * 500)
                 await talk.completions(4)
                 await talk.reply()
-        assert refused.value.reason == reasons.ERROR_REASON_TOO_MANY_CALLS
+        assert refused.value.reason == reasons.ERROR_REASON_TRAJECTORY_FULL
         assert await client.end(taken.key) == 4 * number > 8
         trajectory = await leased(run)
     assert 50_000 < wire.trajectory_to_proto(trajectory).ByteSize() < 100_000

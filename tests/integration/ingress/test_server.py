@@ -271,6 +271,20 @@ async def test_a_full_context_is_400_whether_streamed_or_not(
     assert "maximum context length" in answer["error"]["message"]
 
 
+@pytest.mark.parametrize("path", ["chat/completions", "responses", "messages"])
+async def test_a_full_trajectory_ends_its_agent(served: Served, path: str) -> None:
+    full = ServiceError(reasons.ERROR_REASON_TRAJECTORY_FULL, "the trajectory has 1024 calls")
+    served.engine.failures.append(("ask", full))
+    body = {"model": "policy", "input": "q", "messages": [USER], "max_tokens": 9}
+    async with aiohttp.ClientSession() as session:
+        async with session.post(f"{served.url}/{path}", json=body) as response:
+            found = await response.json()
+    assert response.status == 400, "clients retry 429"
+    assert found["error"]["type"] == "invalid_request_error"
+    assert "1024 calls" in found["error"]["message"]
+    assert path == "messages" or found["error"]["code"] == "trajectory_full"
+
+
 async def test_a_marked_retry_is_replayed_and_an_unmarked_one_is_a_new_sample(
     served: Served,
 ) -> None:
