@@ -65,7 +65,9 @@ UNARY_SECONDS = 60.0
 class EngineLink:
     """The engine's half of all calls, on one channel."""
 
-    def __init__(self, channel: grpc.aio.Channel) -> None:
+    def __init__(self, channel: grpc.aio.Channel, tokenizer: str = "") -> None:
+        """tokenizer: digest that the engine compares with its own; "" = not compared."""
+        self._tokenizer = tokenizer
         self._stub = cast(
             "ingress_pb2_grpc.IngressServiceAsyncStub",
             ingress_pb2_grpc.IngressServiceStub(channel),
@@ -108,8 +110,8 @@ class EngineLink:
 
     async def use_of_key(self, key: str) -> pb.KeyUse.ValueType:
         """What a key is for. Waits for an engine that is away. Raises ServiceError for a key that
-        this run did not make, or TransportError."""
-        request = pb.CheckKeyRequest(key=key)
+        this run did not make, or if the engine has another tokenizer, or TransportError."""
+        request = pb.CheckKeyRequest(key=key, tokenizer=self._tokenizer)
         found: pb.CheckKeyResponse = await self._retry.answer(
             self._stub.CheckKey, request, timeout=UNARY_SECONDS
         )

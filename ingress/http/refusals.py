@@ -68,8 +68,19 @@ def api_error(error: Exception) -> ApiError:
                 code="too_many_tasks",
                 retry_after=1.0,
             )
+        case reasons.ERROR_REASON_INTERNAL:
+            log.warning("call failed", error=str(error))
+            why = "the engine failed at this call, and its log says why"
+            return ApiError(why, status=500, kind="server_error")
     log.warning("call failed", error=str(error))
     return ApiError(str(error), status=500, kind="server_error")
+
+
+def unexpected(error: Exception) -> ApiError:
+    """A fault of this process as the client sees it. Logged with its trace."""
+    log.error("unexpected", exc_info=error)
+    why = f"the ingress failed with {type(error).__name__}, and its log says why"
+    return ApiError(why, status=500, kind="server_error")
 
 
 Shape = Callable[[ApiError], dict[str, Any]]

@@ -7,6 +7,7 @@ Invariants
 - A key is checked before anything of a body is read.
 - The end of a response goes out after the engine has the call on disk.
 - A stream says something at least every 3 s. An outage of the engine delays a response.
+- A client that does not read its stream is cut off: its call has no reader any more.
 - A refusal before the first byte of a stream has its status; a later one is an event of the stream.
 """
 
@@ -34,7 +35,7 @@ from ingress.dialects.types import Dialect, Reply, ServerEvent
 from ingress.errors import ApiError
 from ingress.http.drivers import DriverRoutes
 from ingress.http.keys import CALLS, REPORT, KeyChecks, Uses, agent_of, key_of
-from ingress.http.refusals import FAILURES, api_error, json_response, refusal
+from ingress.http.refusals import FAILURES, api_error, json_response, refusal, unexpected
 from ingress.http.reports import end_of, read_object, report_of
 from ingress.link import BrokenOrder, EngineLink
 from ingress.model_call import Text, prepare
@@ -44,6 +45,9 @@ from toolwright.ingress.v1 import ingress_pb2 as pb
 from toolwright.rpc.http_server import HttpServer, body_of
 
 KEEP_ALIVE_SECONDS = 3.0
+WRITE_SECONDS = 60.0
+"""Time in which a client must read so much of a stream that the next event has room, in seconds.
+"""
 MOST_BODY_BYTES = 64 << 20
 MOST_BODIES_BYTES = 2 << 30
 """Bytes of the bodies of all calls in flight; further requests wait before their bodies are read.
@@ -162,6 +166,10 @@ class IngressServer(HttpServer):
                         return await answer(request, dialect, Caller(key, use))
             except FAILURES as error:
                 return refusal(api_error(error), dialect.error)
+            except web.HTTPException:
+                raise
+            except Exception as error:  # noqa: BLE001 (logged)
+                return refusal(unexpected(error), dialect.error)
             finally:
                 self.in_flight -= 1
 
@@ -210,6 +218,10 @@ def _driven(drivers: DriverRoutes, answer: Callable[[Any], Awaitable[Any]]) -> H
             return json_response(await answer(read_object(await _body(request))))
         except FAILURES as error:
             return refusal(api_error(error), CHAT.error)
+        except web.HTTPException:
+            raise
+        except Exception as error:  # noqa: BLE001 (logged)
+            return refusal(unexpected(error), CHAT.error)
 
     return handle
 
@@ -263,34 +275,53 @@ class _Stream:
         self._response: web.StreamResponse | None = None
 
     async def send(self, events: AsyncGenerator[CallEvent]) -> web.StreamResponse:
-        """Sends events until the end. Raises the call's errors before the first byte."""
+        """Sends events until the end, or until the client has left. Raises the call's errors before
+        the first byte."""
         try:
-            async for event in _paced(events):
-                response = await self._begun()
-                if event is None:
-                    await response.write(b": keep-alive\n\n")
-                elif isinstance(event, Begun):
-                    await response.write(_lines(self._reply.begin(event.response)))
-                elif isinstance(event, CallEnd):
-                    await response.write(_lines(self._reply.end(event)))
-                else:
-                    await response.write(_lines(self._reply.said(event)))
-        except ConnectionResetError:
-            log.debug("client left")
+            async with aclosing(_paced(events)) as paced:
+                async for event in paced:
+                    await self._write(self._data(event))
+        except ConnectionResetError as error:
+            log.debug("client left", error=str(error))
         except FAILURES as error:
-            if self._response is None:
-                raise
-            with suppress(ConnectionResetError):
-                await self._response.write(_lines(self._reply.failed(api_error(error))))
-        return await self._begun()
+            await self._fail(error, api_error)
+        except Exception as error:  # noqa: BLE001 (logged)
+            await self._fail(error, unexpected)
+        return self._response or web.Response(status=408)  # nothing is there to read it
 
-    async def _begun(self) -> web.StreamResponse:
+    def _data(self, event: CallEvent | None) -> bytes:
+        """What the client gets of an event; None = a keep-alive."""
+        match event:
+            case None:
+                return b": keep-alive\n\n"
+            case Begun():
+                return _lines(self._reply.begin(event.response))
+            case CallEnd():
+                return _lines(self._reply.end(event))
+        return _lines(self._reply.said(event))
+
+    async def _fail(self, error: Exception, named: Callable[[Exception], ApiError]) -> None:
+        """Ends the stream with an event. Raises the error before the first byte."""
         if self._response is None:
-            self._response = web.StreamResponse(
-                headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache"}
-            )
-            await self._response.prepare(self._request)
-        return self._response
+            raise error
+        with suppress(ConnectionResetError):
+            await self._write(_lines(self._reply.failed(named(error))))
+
+    async def _write(self, data: bytes) -> None:
+        """Raises ConnectionResetError if the client has left, or does not read."""
+        try:
+            async with asyncio.timeout(WRITE_SECONDS):
+                if self._response is None:
+                    response = web.StreamResponse(
+                        headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache"}
+                    )
+                    await response.prepare(self._request)
+                    self._response = response
+                await self._response.write(data)
+        except TimeoutError:
+            if self._request.transport is not None:
+                self._request.transport.abort()
+            raise ConnectionResetError("the client does not read") from None
 
 
 async def _paced(

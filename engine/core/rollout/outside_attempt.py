@@ -51,7 +51,6 @@ from toolwright.ingress.limits import MOST_AT_ONCE, MOST_CHOICES, MOST_TEXT
 from toolwright.recipe import Agent
 from toolwright.rpc.options import MESSAGE_LIMIT
 from toolwright.types import (
-    ActionTimings,
     Author,
     Event,
     RewardPart,
@@ -97,9 +96,10 @@ class OutsideAttempt:
         self._end: asyncio.Future[AgentEnd] = asyncio.get_running_loop().create_future()
         self._over, self._concluded = asyncio.Event(), False
         self._rewarded = asyncio.Event()
-        spent = attempt.state.open_s + _busy_s(attempt.state.action_timings)
+        state = attempt.state
+        spent = state.forest.spent_s if state.forest is not None else 0.0
         self._earlier_s, self._began = spent, time.monotonic()
-        self._limit = TimeLimit(max(0.001, self._limits.seconds - spent))
+        self._limit = TimeLimit(self._limits.seconds, spent=spent)
 
     @property
     def name(self) -> str:
@@ -293,6 +293,7 @@ class OutsideAttempt:
             asked_ns=time.monotonic_ns(),
             text=prompt.text if texts <= MOST_TEXT else None,
             text_after=match.node.number if match is not None and self.keeps(match) else None,
+            spent_s=self._limit.spent,
         )
         shown = TEXT_BYTES * (
             characters(self.log.state) + sum(len(text) for _, text in prompt.results)
@@ -350,6 +351,7 @@ class OutsideAttempt:
                 digests=tuple(one.digest for one in replies),
                 reasoning=tuple(one.reasoning for one in replies),
                 texts=tuple(one.text for one in replies) if kept else (),
+                spent_s=self._limit.spent,
             )
         ]
         for turn, reply in enumerate(replies, len(self.forest.accepted)):
@@ -414,15 +416,6 @@ class OutsideAttempt:
             raise CallRefused(Refusal.OVER, "the trajectory has ended")
         if self._tasks is None:
             raise CallRefused(Refusal.AWAY, "the engine stops, and goes on later")
-
-
-def _busy_s(actions: Sequence[ActionTimings]) -> float:
-    """Seconds in which at least one of the actions was in progress."""
-    busy, end = 0, 0
-    for one in sorted(actions, key=lambda one: one.asked_ns):
-        busy += max(0, one.acted_ns - max(one.asked_ns, end))
-        end = max(end, one.acted_ns)
-    return busy / 1e9
 
 
 def _runs_after(

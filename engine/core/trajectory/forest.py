@@ -95,6 +95,8 @@ class Forest(msgspec.Struct, frozen=True, kw_only=True):
     """By number; None for a dropped one."""
     accepted: tuple[int, ...] = ()
     """Numbers of the accepted nodes, by turn."""
+    spent_s: float = 0.0
+    """Seconds of the time limit that the events know of."""
 
     def asked(self, event: Asked) -> Forest:
         """Raises ValueError for a call that cannot follow."""
@@ -109,11 +111,12 @@ class Forest(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError(f"call {event.call} shares more ids than its parent has")
         start = event.shared + len(event.token_ids)
         new = (Node(asked=event, choice=choice, start=start) for choice in range(event.n))
-        return replace(self, nodes=(*self.nodes, *new))
+        return replace(self._at(event.spent_s), nodes=(*self.nodes, *new))
 
     def streamed(self, event: Streamed) -> Forest:
         node = self._open(event.node)
-        return self._with(replace(node, partial=with_part(node.partial, event)))
+        part = with_part(node.partial, event)
+        return self._at(event.spent_s)._with(replace(node, partial=part))
 
     def acted(self, event: Acted) -> Forest:
         count = len(event.token_ids)
@@ -126,7 +129,8 @@ class Forest(msgspec.Struct, frozen=True, kw_only=True):
         if any(node.turn is not None or node.acted is None for node in nodes):
             raise ValueError(f"call {event.call} is not ready for a reply")
         texts = event.texts or (b"",) * len(nodes)
-        forest, given = self, zip(nodes, event.digests, event.reasoning, texts, strict=True)
+        forest = self._at(event.spent_s)
+        given = zip(nodes, event.digests, event.reasoning, texts, strict=True)
         for turn, (node, digest, reasoning, text) in enumerate(given, len(self.accepted)):
             new = replace(node, turn=turn, digest=digest, reasoning=reasoning, text=text)
             forest = forest._with(new)
@@ -413,6 +417,9 @@ class Forest(msgspec.Struct, frozen=True, kw_only=True):
         if node.acted is not None:
             raise ValueError(f"completion {number} is complete")
         return node
+
+    def _at(self, spent_s: float) -> Forest:
+        return replace(self, spent_s=max(self.spent_s, spent_s))
 
     def _with(self, node: Node) -> Forest:
         number = node.number

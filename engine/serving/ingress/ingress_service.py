@@ -6,6 +6,9 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import aclosing
 from typing import Any
 
+import grpc.aio
+import structlog
+
 from engine.core.rollout.outside_attempt import OutsideAttempt
 from engine.core.rollout.outside_call import OutsideCall
 from engine.core.rollout.outside_requests import (
@@ -28,7 +31,7 @@ from toolwright.common.v1 import trajectory_pb2
 from toolwright.ingress.limits import DIGEST_BYTES, MOST_STOPS, ids_digest
 from toolwright.ingress.v1 import ingress_pb2 as pb
 from toolwright.ingress.v1 import ingress_pb2_grpc
-from toolwright.rpc.errors import ServiceError, abort, answers_errors
+from toolwright.rpc.errors import ServiceError, abort, answers_errors, internal
 from toolwright.types import Author, Floats, Ids, RewardPart, StopReason
 
 LONGEST_TAKE_WAIT = 60.0
@@ -37,6 +40,8 @@ MOST_ANSWER = 1 << 20
 """Characters of an agent's answer."""
 RETRY_S = 1.0
 """Pause before a request is repeated because its attempt does not go on yet, in seconds."""
+
+log = structlog.get_logger("ingress")
 
 Context = Any
 """grpc.aio.ServicerContext; the library is untyped."""
@@ -62,8 +67,10 @@ _PROMPT_AUTHORS = (Author.PROMPT, Author.TOOL, Author.TEMPLATE, Author.SYSTEM, A
 class IngressServicer(ingress_pb2_grpc.IngressServiceServicer):
     """Model calls of outside agents, and the hand-out of their trajectories."""
 
-    def __init__(self, agents: Agents, codec: Codec, vocab_size: int) -> None:
+    def __init__(self, agents: Agents, codec: Codec, vocab_size: int, tokenizer: str) -> None:
+        """tokenizer: digest of tokenizer and chat template, which the ingress must have too."""
         self._agents = agents
+        self._tokenizer = tokenizer
         self._vocab_size = vocab_size
         self._ends = {codec.token_id(text) for text in codec.turn_ends} - {None}
 
@@ -78,11 +85,17 @@ class IngressServicer(ingress_pb2_grpc.IngressServiceServicer):
             await abort(context, ServiceError(_REASONS[error.refusal], str(error)))
         except ServiceError as error:
             await abort(context, error)
+        except (grpc.aio.AbortError, grpc.aio.BaseError):
+            raise
+        except Exception as error:
+            log.exception("unexpected", method="Generate")
+            await abort(context, internal(error))
 
     @answers_errors
     async def CheckKey(self, request: pb.CheckKeyRequest, context: Context) -> pb.CheckKeyResponse:
         for use, named in _USES.items():
             if self._agents.keys.attempt(request.key, use) is not None:
+                self._same_tokenizer(request.tokenizer)
                 return pb.CheckKeyResponse(use=named)
         raise _no_key()
 
@@ -160,9 +173,11 @@ class IngressServicer(ingress_pb2_grpc.IngressServiceServicer):
             raise _unfit("outcome is not set", "outcome")
         if len(request.answer) > MOST_ANSWER:
             raise _unfit(f"an answer has at most {MOST_ANSWER:,} characters", "answer")
-        attempt = await self._found(request.key, KeyUse.CALLS, KeyUse.REWARD)
-        calls = 0  # it has ended before
-        if attempt is not None:
+        name = self._name(request.key, KeyUse.CALLS, KeyUse.REWARD)
+        attempt = await self._live(name)
+        if attempt is None:
+            calls = await self._agents.calls_of(name)
+        else:
             calls = len(attempt.forest.accepted)
             lost = request.needs_calls and not calls
             failed = lost or request.outcome == pb.OUTCOME_INFRASTRUCTURE
@@ -181,6 +196,17 @@ class IngressServicer(ingress_pb2_grpc.IngressServiceServicer):
                 raise ServiceError(_REASONS[error.refusal], str(error)) from error
         await self._agents.durable()
         return pb.EndedResponse(calls=calls)
+
+    def _same_tokenizer(self, theirs: str) -> None:
+        """Raises ServiceError if the ingress would render other ids than the engine."""
+        if theirs not in ("", self._tokenizer):
+            raise ServiceError(
+                reasons.ERROR_REASON_OTHER_TOKENIZER,
+                f"the tokenizer or chat template of policy.model is {self._tokenizer[:12]} in the "
+                f"engine and {theirs[:12]} in the ingress",
+                subject="policy.model",
+                fix="give both the same folder, or copies of it, and the same policy.template",
+            )
 
     def _seen(self, request: pb.TakeRequest | pb.HoldRequest) -> None:
         if "/" in request.life:
@@ -291,13 +317,13 @@ class IngressServicer(ingress_pb2_grpc.IngressServiceServicer):
         )
 
     async def _attempt(self, key: str, *uses: KeyUse) -> OutsideAttempt:
-        attempt = await self._found(key, *uses)
+        attempt = await self._live(self._name(key, *uses))
         if attempt is None:
             raise ServiceError(reasons.ERROR_REASON_SESSION_CLOSED, "the trajectory has ended")
         return attempt
 
-    async def _found(self, key: str, *uses: KeyUse) -> OutsideAttempt | None:
-        """The attempt of a key; None for one that has ended."""
+    def _name(self, key: str, *uses: KeyUse) -> str:
+        """Name of the attempt of a key."""
         keys = self._agents.keys
         name = keys.attempt(key, *uses)
         if name is None:
@@ -309,6 +335,10 @@ class IngressServicer(ingress_pb2_grpc.IngressServiceServicer):
                     fix="report with the reward key and make calls with the other one",
                 )
             raise _no_key()
+        return name
+
+    async def _live(self, name: str) -> OutsideAttempt | None:
+        """The attempt; None for one that has ended."""
         try:
             return await self._agents.attempt(name)
         except TimeoutError as error:

@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from bench.scripted import Break, Faults, Timing
+from engine.core.rollout.outside_attempt import OutsideAttempt
 from engine.core.text.codec import HuggingFaceCodec
 from engine.core.trajectory.events import AnyEvent
 from engine.core.trajectory.state import fold
@@ -245,6 +247,40 @@ async def test_a_repeated_take_waits_for_the_attempt_of_an_earlier_life(
         assert (await again).key == key
         await client.end(key)
         await leased(run)
+
+
+async def test_an_ingress_with_another_tokenizer_is_refused(world: MakeWorld) -> None:
+    here = await world()
+    async with served(here) as (_run, client):
+        taken = await client.take()
+        for own in ("", here.codec.hash):
+            assert await client.use_of(taken.key, own) == pb.KEY_USE_CALLS
+        with pytest.raises(ServiceError) as refused:
+            await client.use_of(taken.key, "0123456789abcdef")
+        await client.end(taken.key)
+    assert refused.value.reason == reasons.ERROR_REASON_OTHER_TOKENIZER
+    assert f"{here.codec.hash[:12]} in the engine" in refused.value.message
+    assert "0123456789ab in the ingress" in refused.value.message
+
+
+async def test_an_unexpected_error_is_internal_and_logged(
+    world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any) -> None:
+        raise KeyError("no such thing")
+
+    here = await world()
+    async with served(here) as (_run, client):
+        taken = await client.take()
+        with monkeypatch.context() as patched, capture_logs() as logs:
+            patched.setattr(OutsideAttempt, "match", broken)
+            with pytest.raises(ServiceError) as failed:
+                await client.talk(taken.key, ["q"])
+        await client.talk(taken.key, ["q"])
+        await client.end(taken.key)
+    assert failed.value.reason == reasons.ERROR_REASON_INTERNAL
+    assert "KeyError" in failed.value.message
+    assert [one["event"] for one in logs if one["log_level"] == "error"] == ["unexpected"]
 
 
 async def test_refusals_name_their_reason(world: MakeWorld) -> None:

@@ -276,13 +276,42 @@ async def test_a_full_trajectory_ends_its_agent(served: Served, path: str) -> No
     full = ServiceError(reasons.ERROR_REASON_TRAJECTORY_FULL, "the trajectory has 1024 calls")
     served.engine.failures.append(("ask", full))
     body = {"model": "policy", "input": "q", "messages": [USER], "max_tokens": 9}
-    async with aiohttp.ClientSession() as session:
-        async with session.post(f"{served.url}/{path}", json=body) as response:
-            found = await response.json()
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(f"{served.url}/{path}", json=body) as response,
+    ):
+        found = await response.json()
     assert response.status == 400, "clients retry 429"
     assert found["error"]["type"] == "invalid_request_error"
     assert "1024 calls" in found["error"]["message"]
     assert path == "messages" or found["error"]["code"] == "trajectory_full"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("path", ["chat/completions", "responses", "messages"])
+async def test_a_fault_has_the_api_s_shape(
+    served: Served, monkeypatch: pytest.MonkeyPatch, path: str, stream: bool
+) -> None:
+    async def post() -> tuple[int, Any]:
+        body = {"model": "policy", "messages": [USER], "max_tokens": 9, "stream": stream}
+        async with (
+            aiohttp.ClientSession() as session,
+            session.post(f"{served.url}/{path}", json={**body, "input": "q"}) as response,
+        ):
+            return response.status, await response.json()
+
+    fault = ServiceError(reasons.ERROR_REASON_INTERNAL, "KeyError: 'secret'")
+    served.engine.failures.append(("ask", fault))
+    engine_s = await post()
+
+    def broken(*_: Any, **__: Any) -> None:
+        raise KeyError("secret")
+
+    monkeypatch.setattr(model_call, "digests_of", broken)
+    for status, body in (engine_s, await post()):
+        assert status == 500
+        assert "its log says why" in body["error"]["message"]
+        assert "secret" not in body["error"]["message"]
 
 
 async def test_a_marked_retry_is_replayed_and_an_unmarked_one_is_a_new_sample(
