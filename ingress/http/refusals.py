@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -95,6 +96,13 @@ def refusal(error: ApiError, shape: Shape) -> web.Response:
 
 
 def json_response(body: Any, status: int = 200) -> web.Response:
-    return web.Response(
-        body=orjson.dumps(body), status=status, headers={"Content-Type": "application/json"}
-    )
+    headers = {"Content-Type": "application/json"}
+    return web.Response(body=json_bytes(body), status=status, headers=headers)
+
+
+def json_bytes(body: Any) -> bytes:
+    """Data as JSON, also integers beyond 64 bits: tool calls may have them."""
+    try:
+        return orjson.dumps(body)
+    except TypeError:
+        return json.dumps(body, ensure_ascii=False).encode()

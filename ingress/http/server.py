@@ -14,7 +14,9 @@ Invariants
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import re
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, suppress
 from functools import partial
@@ -35,7 +37,14 @@ from ingress.dialects.types import Dialect, Reply, ServerEvent
 from ingress.errors import ApiError
 from ingress.http.drivers import DriverRoutes
 from ingress.http.keys import CALLS, REPORT, KeyChecks, Uses, agent_of, key_of
-from ingress.http.refusals import FAILURES, api_error, json_response, refusal, unexpected
+from ingress.http.refusals import (
+    FAILURES,
+    api_error,
+    json_bytes,
+    json_response,
+    refusal,
+    unexpected,
+)
 from ingress.http.reports import end_of, read_object, report_of
 from ingress.link import BrokenOrder, EngineLink
 from ingress.model_call import Text, prepare
@@ -52,6 +61,7 @@ MOST_BODY_BYTES = 64 << 20
 MOST_BODIES_BYTES = 2 << 30
 """Bytes of the bodies of all calls in flight; further requests wait before their bodies are read.
 """
+_LONG_INTEGER = re.compile(rb"\d{19}")
 RETRY_HEADER = "x-stainless-retry-count"
 """Header of OpenAI's and Anthropic's clients: above 0, the request is a retry."""
 
@@ -256,7 +266,9 @@ def _read(dialect: Dialect, body: bytes) -> ModelRequest:
     """The request of a body. Raises ApiError."""
     try:
         found = orjson.loads(body)
-    except orjson.JSONDecodeError as error:
+        if _LONG_INTEGER.search(body):
+            found = json.loads(body)  # orjson rounds integers beyond 64 bits
+    except ValueError as error:
         raise ApiError(f"the body is not JSON: {error}") from error
     return dialect.read(found)
 
@@ -349,6 +361,6 @@ def _lines(events: list[ServerEvent]) -> bytes:
     """Server-sent events as they are written."""
     found = []
     for name, data in events:
-        text = data.encode() if isinstance(data, str) else orjson.dumps(data)
+        text = data.encode() if isinstance(data, str) else json_bytes(data)
         found.append((b"event: " + name.encode() + b"\n" if name else b"") + b"data: " + text)
     return b"".join(one + b"\n\n" for one in found)

@@ -490,6 +490,26 @@ async def test_a_client_that_leaves_leaves_its_call(
     await until(lambda: served.engine.left == 1)
 
 
+async def test_an_integer_beyond_64_bits_comes_back_as_it_went(policy_folder: Path) -> None:
+    call = f'<tool_call>\n{{"name": "look", "arguments": {{"id": {2**70 + 1}}}}}\n</tool_call>{END}'
+    tool = {"name": "look", "input_schema": {"type": "object"}}
+    turns: list[Any] = [USER]
+    async with (
+        served_agents(policy_folder, [call, call]) as served,
+        aiohttp.ClientSession() as session,
+    ):
+        for _ in range(2):
+            body = {"model": "policy", "max_tokens": 999, "messages": turns, "tools": [tool]}
+            async with session.post(f"{served.url}/messages", json=body) as response:
+                assert response.status == 200, await response.text()
+                content = (await response.json())["content"]
+            assert content[0]["input"] == {"id": 2**70 + 1}
+            result = {"type": "tool_result", "tool_use_id": content[0]["id"], "content": "x"}
+            turns += [{"role": "assistant", "content": content}]
+            turns += [{"role": "user", "content": [result]}]
+    assert [node.parent for node in served.engine.nodes] == [None, 0]
+
+
 async def test_a_call_is_streamed_whole(policy_folder: Path) -> None:
     async with (
         served_agents(policy_folder, [f"I look. {call_text('here')}{END}"]) as served,
