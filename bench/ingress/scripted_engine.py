@@ -85,6 +85,8 @@ class ScriptedEngine(ingress_pb2_grpc.IngressServiceServicer):
     begun: asyncio.Event = field(default_factory=asyncio.Event)
     """The first prompt is here."""
     reports: list[pb.ReportRequest] = field(default_factory=list)
+    over: bool = False
+    """The run is over."""
     tasks: list[trajectory_pb2.Task] = field(default_factory=list)
     """Tasks that Take gives, the last one first."""
     ended: list[pb.EndedRequest] = field(default_factory=list)
@@ -139,7 +141,7 @@ class ScriptedEngine(ingress_pb2_grpc.IngressServiceServicer):
 
     async def Take(self, request: pb.TakeRequest, context: Any) -> pb.TakeResponse:
         if not self.tasks:
-            return pb.TakeResponse()
+            return pb.TakeResponse(over=self.over)
         return pb.TakeResponse(
             key=min(self.keys), reward_key=min(self.reward_keys, default=""), task=self.tasks.pop()
         )

@@ -143,6 +143,8 @@ class Engine:
         self.status.draining = True
         self._lane.drain()
         await self._evaluation.stop()
+        if self._agents is not None:
+            self._agents.drain()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._drained.wait()
@@ -478,7 +480,9 @@ class Engine:
         if self._agents is None:
             raise ValueError("no task of this engine has outside agents")
         codec = self._core.codec
-        return IngressServicer(self._agents, codec, codec.vocab_size, codec.hash)
+        return IngressServicer(
+            self._agents, codec, codec.vocab_size, codec.hash, lambda: self.status.over
+        )
 
 
 _ROLLOUT = rollout_pb2.DESCRIPTOR.services_by_name["RolloutService"].full_name

@@ -54,6 +54,8 @@ from toolwright.ingress.v1 import ingress_pb2 as pb
 from toolwright.rpc.http_server import HttpServer, body_of
 
 KEEP_ALIVE_SECONDS = 3.0
+ENGINE_SECONDS = 60.0
+"""Silence of the engine after which the server is not healthy, in seconds."""
 WRITE_SECONDS = 60.0
 """Time in which a client must read so much of a stream that the next event has room, in seconds.
 """
@@ -132,8 +134,16 @@ class IngressServer(HttpServer):
         )
 
     async def _health(self, request: web.Request) -> web.Response:
-        found = {"status": "healthy", "in_flight": self.in_flight, "pid": os.getpid()}
-        return web.json_response(found)
+        """503 once the engine has been silent for `ENGINE_SECONDS`: before, it may be starting."""
+        silent = await self._link.silent_s()
+        healthy = silent < ENGINE_SECONDS
+        found = {
+            "status": "healthy" if healthy else "unhealthy",
+            "engine": "answers" if silent < 1 else f"has been silent for {silent:.0f} s",
+            "in_flight": self.in_flight,
+            "pid": os.getpid(),
+        }
+        return web.json_response(found, status=200 if healthy else 503)
 
     async def _models(self, request: web.Request) -> web.Response:
         names = dict.fromkeys((POLICY, ASIDE, *self._table.aliases))

@@ -18,6 +18,7 @@ from engine.core.rollout.assignment import Assignment, OutsideRun, RolloutContex
 from engine.core.rollout.outside_attempt import OutsideAttempt
 from engine.core.rollout.outside_call import forest_of
 from engine.core.trajectory.log import AttemptLog
+from engine.errors import GivenBack
 from engine.serving.ingress.keys import Keys, KeyUse
 from engine.serving.ingress.worker_lives import WorkerLives, holder_of
 from toolwright.recipe import Agent
@@ -68,6 +69,8 @@ class Agents:
         """Numbers of calls of ended attempts."""
         self._lives = WorkerLives(self._give_up)
         self._stops = False
+        self.draining = False
+        """Nothing is handed out any more."""
 
     def of_task(self, rules: Agent) -> OutsideRun:
         """Runs the attempts of a task with these rules."""
@@ -86,6 +89,17 @@ class Agents:
         """Announces the engine's end: attempts that it cancels go on in its next life."""
         self._stops = True
 
+    def drain(self) -> None:
+        """Gives back the attempts that no agent has taken, and answers workers that wait."""
+        self.draining = True
+        for _attempt, begun in list(self._waiting):
+            if not begun.done():
+                begun.set_exception(GivenBack())
+        for wanted in self._wanted.values():
+            if not wanted.attempt.done():
+                wanted.attempt.set_result(None)
+        self._wanted.clear()
+
     @property
     def waiting(self) -> int:
         """Number of attempts that no agent has taken."""
@@ -99,7 +113,8 @@ class Agents:
     async def run(
         self, rules: Agent, context: RolloutContext, assignment: Assignment, log: AttemptLog
     ) -> None:
-        """Waits for an agent and runs the attempt. Raises AttemptFailed."""
+        """Waits for an agent and runs the attempt. Raises AttemptFailed, or GivenBack if the engine
+        drains before an agent takes it."""
         attempt, name = OutsideAttempt(context, assignment, log, rules), log.attempt
         try:
             if not log.state.opened:
@@ -163,7 +178,10 @@ class Agents:
         return self._live.get(name)
 
     async def _handed_out(self, taker: str, tasks: Collection[str]) -> OutsideAttempt | None:
-        """The next attempt that is free; None if an equal request is given up meanwhile."""
+        """The next attempt that is free; None if an equal request is given up meanwhile, or if the
+        engine drains."""
+        if self.draining:
+            return None
         wanted = self._wanted.get(taker)
         if wanted is None:
             future = asyncio.get_running_loop().create_future()
@@ -177,7 +195,9 @@ class Agents:
                 wanted.attempt.set_result(None)
 
     async def _offer(self, attempt: OutsideAttempt) -> None:
-        """Returns when a worker has taken the attempt."""
+        """Returns when a worker has taken the attempt. Raises GivenBack."""
+        if self.draining:
+            raise GivenBack
         begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         entry = (attempt, begun)
         self._waiting.append(entry)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from contextlib import aclosing
 from typing import Any
 
@@ -67,8 +67,17 @@ _PROMPT_AUTHORS = (Author.PROMPT, Author.TOOL, Author.TEMPLATE, Author.SYSTEM, A
 class IngressServicer(ingress_pb2_grpc.IngressServiceServicer):
     """Model calls of outside agents, and the hand-out of their trajectories."""
 
-    def __init__(self, agents: Agents, codec: Codec, vocab_size: int, tokenizer: str) -> None:
-        """tokenizer: digest of tokenizer and chat template, which the ingress must have too."""
+    def __init__(
+        self,
+        agents: Agents,
+        codec: Codec,
+        vocab_size: int,
+        tokenizer: str,
+        over: Callable[[], bool],
+    ) -> None:
+        """tokenizer: digest of tokenizer and chat template, which the ingress must have too. over:
+        whether no trajectory follows."""
+        self._over = over
         self._agents = agents
         self._tokenizer = tokenizer
         self._vocab_size = vocab_size
@@ -123,11 +132,14 @@ class IngressServicer(ingress_pb2_grpc.IngressServiceServicer):
         if not request.worker:
             raise _unfit("worker is empty", "worker")
         self._seen(request)
-        wait = min(wire.seconds(request.wait), LONGEST_TAKE_WAIT)
+        wait = 0.0 if self._over() else min(wire.seconds(request.wait), LONGEST_TAKE_WAIT)
         name = taker(request.worker, request.life, request.number)
         attempt = await self._agents.take(name, wait, frozenset(request.tasks))
         if attempt is None:
-            return pb.TakeResponse()
+            over = self._over()
+            if self._agents.draining and not over:
+                raise _stops()
+            return pb.TakeResponse(over=over)
         keys, task = self._agents.keys, attempt.assignment.task
         reward_key, rewards = keys.key(attempt.name, KeyUse.REWARD), attempt.rules.reward_from
         return pb.TakeResponse(
@@ -457,6 +469,12 @@ def _finished(node: Node, sent: int) -> pb.Finished:
         completion_tokens=len(acted.token_ids),
         prompt_tokens=node.start,
         node=node.number,
+    )
+
+
+def _stops() -> ServiceError:
+    return ServiceError(
+        reasons.ERROR_REASON_DRAINING, "the engine stops; its next life hands out trajectories"
     )
 
 

@@ -151,11 +151,36 @@ async def test_models_and_health(policy_folder: Path) -> None:
         async with session.get(f"{served.root}/health") as response:
             health = await response.json()
         assert (health["status"], health["in_flight"]) == ("healthy", 0)
+        assert health["engine"] == "answers"
         for name, aside in (("policy", False), ("aside", True), ("gpt", True)):
             assert (await answered(served.url, {**asking(), "model": name}))[0] == 200
             assert served.engine.calls[-1].ask.aside is aside
         status, body = await answered(served.url, {**asking(), "model": "other"})
         assert (status, body["error"]["code"]) == (404, "model_not_found")
+
+
+async def test_health_says_that_the_engine_is_away(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def health() -> tuple[int, Any]:
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(f"{served.root}/health") as response,
+        ):
+            return response.status, await response.json()
+
+    await served.engine.stop()
+    await asyncio.sleep(1.0)
+    status, found = await health()
+    assert (status, found["status"]) == (200, "healthy")
+    assert found["engine"].startswith("has been silent for")
+    monkeypatch.setattr(server, "ENGINE_SECONDS", 0.1)
+    status, found = await health()
+    assert (status, found["status"]) == (503, "unhealthy")
+    await served.engine.start()
+    async with asyncio.timeout(60):
+        while (await health())[0] != 200:
+            pass
 
 
 async def test_parameters_reach_the_engine(policy_folder: Path) -> None:

@@ -739,6 +739,7 @@ class TakeResponse(google.protobuf.message.Message):
     TASK_FIELD_NUMBER: builtins.int
     CONTEXT_FIELD_NUMBER: builtins.int
     CALLBACK_KEY_FIELD_NUMBER: builtins.int
+    OVER_FIELD_NUMBER: builtins.int
     key: builtins.str
     """Key of the trajectory; empty = no trajectory was admitted in time."""
     reward_key: builtins.str
@@ -752,6 +753,8 @@ class TakeResponse(google.protobuf.message.Message):
     """Key for Report if the recipe waits for the reward of the agent's environment, also after the
     agent's end. The agent itself never gets it. Empty otherwise.
     """
+    over: builtins.bool
+    """The run is over: no request will get a trajectory."""
     @property
     def task(self) -> toolwright.common.v1.trajectory_pb2.Task: ...
     def __init__(
@@ -764,9 +767,10 @@ class TakeResponse(google.protobuf.message.Message):
         task: toolwright.common.v1.trajectory_pb2.Task | None = ...,
         context: builtins.int = ...,
         callback_key: builtins.str = ...,
+        over: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["task", b"task"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["attempt", b"attempt", "callback_key", b"callback_key", "context", b"context", "key", b"key", "reward_key", b"reward_key", "task", b"task", "trajectory_id", b"trajectory_id"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["attempt", b"attempt", "callback_key", b"callback_key", "context", b"context", "key", b"key", "over", b"over", "reward_key", b"reward_key", "task", b"task", "trajectory_id", b"trajectory_id"]) -> None: ...
 
 global___TakeResponse = TakeResponse
 

@@ -134,7 +134,8 @@ class IngressServiceServicer(object):
 
     def Take(self, request, context):
         """Hands out a trajectory of an admitted group. Waits at most `wait`; without a trajectory the
-        response has no key. Idempotent by `worker`, `life` and `number`.
+        response has no key. Idempotent by `worker`, `life` and `number`. UNAVAILABLE / DRAINING: the
+        engine stops, and its next life hands out trajectories.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

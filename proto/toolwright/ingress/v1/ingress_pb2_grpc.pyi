@@ -76,7 +76,8 @@ class IngressServiceStub:
         toolwright.ingress.v1.ingress_pb2.TakeResponse,
     ]
     """Hands out a trajectory of an admitted group. Waits at most `wait`; without a trajectory the
-    response has no key. Idempotent by `worker`, `life` and `number`.
+    response has no key. Idempotent by `worker`, `life` and `number`. UNAVAILABLE / DRAINING: the
+    engine stops, and its next life hands out trajectories.
     """
 
     Hold: grpc.UnaryUnaryMultiCallable[
@@ -159,7 +160,8 @@ class IngressServiceAsyncStub:
         toolwright.ingress.v1.ingress_pb2.TakeResponse,
     ]
     """Hands out a trajectory of an admitted group. Waits at most `wait`; without a trajectory the
-    response has no key. Idempotent by `worker`, `life` and `number`.
+    response has no key. Idempotent by `worker`, `life` and `number`. UNAVAILABLE / DRAINING: the
+    engine stops, and its next life hands out trajectories.
     """
 
     Hold: grpc.aio.UnaryUnaryMultiCallable[
@@ -250,7 +252,8 @@ class IngressServiceServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[toolwright.ingress.v1.ingress_pb2.TakeResponse, collections.abc.Awaitable[toolwright.ingress.v1.ingress_pb2.TakeResponse]]:
         """Hands out a trajectory of an admitted group. Waits at most `wait`; without a trajectory the
-        response has no key. Idempotent by `worker`, `life` and `number`.
+        response has no key. Idempotent by `worker`, `life` and `number`. UNAVAILABLE / DRAINING: the
+        engine stops, and its next life hands out trajectories.
         """
 
     @abc.abstractmethod

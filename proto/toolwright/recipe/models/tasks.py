@@ -191,7 +191,10 @@ class TaskTable(Table):
     )
     protocol: str = "engine.api:Tagged"
     protocol_options: dict[str, Any] = Field(default_factory=dict)
-    reward: str = Field(description="module:function or ./file.py:function")
+    reward: str = Field(
+        default="",
+        description="module:function or ./file.py:function; needed unless an agent reports",
+    )
     reward_options: dict[str, Any] = Field(
         default_factory=dict,
         description="keywords of the reward, which is then what makes the function: a class, say",
@@ -244,6 +247,15 @@ class TaskTable(Table):
     def _rules_are_rules(cls, stops: dict[str, str]) -> dict[str, str]:
         read_stop_rules(stops)
         return stops
+
+    @model_validator(mode="after")
+    def _has_a_reward(self) -> TaskTable:
+        if not self.reward and (self.agent is None or self.agent.reward_from == "recipe"):
+            raise ValueError(
+                "reward is missing: name the function that scores, as ./my_reward.py:score. Only "
+                'a task with agent.reward_from = "agent" or "callback" may leave it out'
+            )
+        return self
 
     @model_validator(mode="after")
     def _agents_do_not_branch(self) -> TaskTable:
