@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ingress.canon import Digests, call_id, reply_digests
-from ingress.kept_text import written
 from ingress.text.completion import Completion, message_of
+from ingress.text.kept import written
 from ingress.types import (
     Complete,
     End,

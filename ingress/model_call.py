@@ -19,12 +19,12 @@ from ingress.canon import Digests, agent_label, digests_of
 from ingress.choice import Choice
 from ingress.config import ASIDE, POLICY, IngressTable
 from ingress.errors import ApiError, wrong
-from ingress.kept_text import continued, not_kept, written
 from ingress.link import CallLost, EngineLink, Event, ids_message
 from ingress.metrics import Metrics, Verified
 from ingress.readers.registry import calls_required, chosen, make_reader
 from ingress.response_ids import is_response, node_of, response_id
 from ingress.text.completion import Completion
+from ingress.text.kept import continued, not_kept, written
 from ingress.text.rendering import in_call_order
 from ingress.text.tails import PromptIds, Tails
 from ingress.text.workers import TextWorkers

@@ -14,7 +14,7 @@ import pytest
 
 from ingress import model_call
 from ingress.errors import StartError
-from ingress.http import keys, server
+from ingress.http import event_stream, keys, server
 from tests.support.agents import END, TOOLS, Served, call_text, served_agents
 from tests.support.families import write_family
 from tests.support.policy import write_policy
@@ -495,7 +495,7 @@ async def test_a_choice_that_is_replayed_counts_its_tokens_once(served: Served) 
 async def test_a_waiting_stream_says_something(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "KEEP_ALIVE_SECONDS", 0.05)
+    monkeypatch.setattr(event_stream, "KEEP_ALIVE_SECONDS", 0.05)
     served.engine.gate.clear()
     async with posted(served.url, asking(stream=True)) as response:
         line = await response.content.readline()

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from ingress.http import server
+from ingress.http import event_stream
+from ingress.http.event_stream import EventStream
 from tests.support.agents import END, Served, served_agents
 
 pytestmark = pytest.mark.quick
@@ -54,7 +55,7 @@ async def unread(served: Served) -> AsyncIterator[socket.socket]:
 async def test_a_client_that_does_not_read_is_cut_off(
     served: Served, until: Until, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "WRITE_SECONDS", 0.2)
+    monkeypatch.setattr(event_stream, "WRITE_SECONDS", 0.2)
     async with unread(served):
         await until(lambda: served.server.in_flight == 0)
 
@@ -64,9 +65,9 @@ async def test_a_client_leaves_in_the_middle_of_a_write(
     served: Served, until: Until, monkeypatch: pytest.MonkeyPatch, waits: bool
 ) -> None:
     writing = asyncio.Event()
-    write = server._Stream._write
+    write = EventStream._write
 
-    async def seen(stream: server._Stream, data: bytes) -> None:
+    async def seen(stream: EventStream, data: bytes) -> None:
         written = asyncio.ensure_future(write(stream, data))
         if not (await asyncio.wait((written,), timeout=0.1))[0]:
             writing.set()
@@ -76,9 +77,9 @@ async def test_a_client_leaves_in_the_middle_of_a_write(
             written.cancel()
             raise
 
-    monkeypatch.setattr(server._Stream, "_write", seen)
+    monkeypatch.setattr(EventStream, "_write", seen)
     if waits:
-        monkeypatch.setattr(server, "KEEP_ALIVE_SECONDS", 0)
+        monkeypatch.setattr(event_stream, "KEEP_ALIVE_SECONDS", 0)
         served.engine.gate.clear()
     with capture_logs() as logs:
         async with unread(served):
