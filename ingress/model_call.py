@@ -7,7 +7,7 @@ certain, and the end comes out when the engine has the call on disk.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from itertools import count
@@ -18,13 +18,14 @@ import structlog
 from ingress.canon import Digests, agent_label, digests_of
 from ingress.choice import Choice
 from ingress.config import ASIDE, POLICY, IngressTable
+from ingress.dialects.reading import MOST_MESSAGES
 from ingress.errors import ApiError, wrong
 from ingress.link import CallLost, EngineLink, Event, ids_message
 from ingress.metrics import Metrics, Verified
 from ingress.readers.registry import calls_required, chosen, make_reader
 from ingress.response_ids import is_response, node_of, response_id
 from ingress.text.completion import Completion
-from ingress.text.kept import continued, not_kept, written
+from ingress.text.kept import not_kept, read_kept, written
 from ingress.text.rendering import in_call_order
 from ingress.text.tails import PromptIds, Tails
 from ingress.text.workers import TextWorkers
@@ -310,13 +311,25 @@ async def prepare(
         found = await text.workers.run(first, key)
         if isinstance(found, ModelRequest):
             pieces, named = await _conversation(link, key, found.previous), found
-            found = await text.workers.run(lambda _: digested(continued(named, pieces)), key)
+            found = await text.workers.run(lambda _: digested(_continued(named, pieces)), key)
     except RecursionError as error:
         raise ApiError(_TOO_DEEP) from error
     request, digests = found
     call = ModelCall(request, digests, text, table, key)
     _model(request.model, table.aliases)
     return call
+
+
+def _continued(request: ModelRequest, pieces: Iterable[bytes]) -> ModelRequest:
+    """The request with the messages of the response that it names. Raises ApiError for too many."""
+    lead = request.instructions
+    messages = (*request.messages[:lead], *read_kept(pieces), *request.messages[lead:])
+    if len(messages) > MOST_MESSAGES:
+        raise wrong(
+            "previous_response_id",
+            f"the conversation has {len(messages)} messages, and {MOST_MESSAGES} are the most",
+        )
+    return replace(request, messages=messages)
 
 
 async def _conversation(link: EngineLink, key: str, response: str) -> Sequence[bytes]:

@@ -7,14 +7,12 @@ The HTTP half holds nothing: any worker reads a conversation back, also after a 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import orjson
 
-from ingress.dialects.reading import MOST_MESSAGES
-from ingress.errors import ApiError, wrong
-from ingress.types import Message, ModelRequest, ToolCall
+from ingress.errors import ApiError
+from ingress.types import Message, ToolCall
 
 
 def written(messages: Sequence[Message]) -> bytes:
@@ -22,7 +20,7 @@ def written(messages: Sequence[Message]) -> bytes:
     return orjson.dumps(messages)
 
 
-def read(pieces: Iterable[bytes]) -> list[Message]:
+def read_kept(pieces: Iterable[bytes]) -> list[Message]:
     """Inverse of `written`, for several pieces in order."""
     return [_message(one) for piece in pieces if piece for one in orjson.loads(piece)]
 
@@ -30,18 +28,6 @@ def read(pieces: Iterable[bytes]) -> list[Message]:
 def _message(given: dict[str, Any]) -> Message:
     calls = tuple(ToolCall(**one) for one in given.pop("calls"))
     return Message(**given, calls=calls)
-
-
-def continued(request: ModelRequest, pieces: Iterable[bytes]) -> ModelRequest:
-    """The request with the messages of the response that it names. Raises ApiError for too many."""
-    lead = request.instructions
-    messages = (*request.messages[:lead], *read(pieces), *request.messages[lead:])
-    if len(messages) > MOST_MESSAGES:
-        raise wrong(
-            "previous_response_id",
-            f"the conversation has {len(messages)} messages, and {MOST_MESSAGES} are the most",
-        )
-    return replace(request, messages=messages)
 
 
 def not_kept(response: str) -> ApiError:

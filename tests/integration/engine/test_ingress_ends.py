@@ -10,7 +10,7 @@ import pytest
 from tests.integration.engine.conftest import MakeWorld
 from tests.integration.engine.outside_runs import REPORTS, leased, served
 from tests.support.recipes import PAIR
-from tests.support.waiting import holds_for, until
+from tests.support.waiting import holds_for, passes, until
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.common.v1 import trajectory_pb2
 from toolwright.ingress.v1 import ingress_pb2 as pb
@@ -146,7 +146,7 @@ async def test_time_between_calls_counts_over_lives_of_the_engine(world: MakeWor
     async with served(here, task=task) as (run, client):
         taken = await client.take()
         talk = await client.talk(taken.key, ["q"])
-        await asyncio.sleep(1.0)  # the agent's own work
+        await passes(1.0, "the agent's own work")
         await client.talk(taken.key, talk)
         await run.drain()
     task["limits"]["seconds"] = 1.0  # it was spent before

@@ -18,6 +18,7 @@ from ingress.http import event_stream, keys, server
 from tests.support.agents import END, TOOLS, Served, call_text, served_agents
 from tests.support.families import write_family
 from tests.support.policy import write_policy
+from tests.support.waiting import passes
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.process.backoff import Backoff
 from toolwright.rpc.errors import ServiceError
@@ -170,7 +171,7 @@ async def test_health_says_that_the_engine_is_away(
             return response.status, await response.json()
 
     await served.engine.stop()
-    await asyncio.sleep(1.0)
+    await passes(1.0, "silence that is not shown as an answer")
     status, found = await health()
     assert (status, found["status"]) == (200, "healthy")
     assert found["engine"].startswith("has been silent for")
