@@ -28,6 +28,8 @@ from toolwright.rpc.errors import ServiceError, TransportError
 
 HOLD_S = 2.0
 """Interval between the messages that say which agents live, in seconds."""
+OVER_S = 5.0
+"""Pause before the next Take once the run is over, in seconds."""
 MOST_LOGGED = 2000
 """Characters of the output of an agent that failed, in the host's log."""
 LAST_S = 5.0
@@ -89,6 +91,8 @@ class AgentHost:
                 self._running[taken.task.name] += 1
                 group.create_task(self._serve(number, taken))
                 number += 1
+            elif taken.over:
+                await asyncio.sleep(OVER_S)
 
     async def _hold(self) -> None:
         while True:

@@ -143,6 +143,8 @@ class Engine:
         self.status.draining = True
         self._lane.drain()
         await self._evaluation.stop()
+        if self._agents is not None:
+            self._agents.drain()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._drained.wait()
@@ -193,7 +195,8 @@ class Engine:
         # Not earlier: a refused start must not rename the settings of the run.
         recipe.write_resolved("engine", self._table)
         if any(task.agent for task in shared.each_task.values()):
-            self._agents = Agents(Keys(await self.journal.secret()), self.journal.durable)
+            keys = Keys(await self.journal.secret())
+            self._agents = Agents(keys, self.journal.durable, self.journal.calls_of)
         self._pool = await self._open_neighbours()
         places = Places(self._table.max_concurrent)
         crews = {name: self._crew(name, task, places) for name, task in core.tasks.items()}
@@ -477,7 +480,9 @@ class Engine:
         if self._agents is None:
             raise ValueError("no task of this engine has outside agents")
         codec = self._core.codec
-        return IngressServicer(self._agents, codec, codec.vocab_size)
+        return IngressServicer(
+            self._agents, codec, codec.vocab_size, codec.hash, lambda: self.status.over
+        )
 
 
 _ROLLOUT = rollout_pb2.DESCRIPTOR.services_by_name["RolloutService"].full_name

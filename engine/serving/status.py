@@ -107,10 +107,15 @@ class EngineStatus:
                     **self._work(),
                 }
             ),
-            final_evaluation_done=version.step >= self._steps
-            and not self._evaluation.busy
-            and not self._evaluation.due(version),
+            final_evaluation_done=self.over,
         )
+
+    @property
+    def over(self) -> bool:
+        """Whether the run's last version is evaluated: no trajectory follows."""
+        version = self._publisher.version
+        done = version.step >= self._steps
+        return done and not self._evaluation.busy and not self._evaluation.due(version)
 
     def _work(self) -> dict[str, Any]:
         """Work in progress, for observers: totals since the engine's start, and the present

@@ -111,7 +111,7 @@ class Rollout:
         return self._state.open_s + self._state.generate_s + self._state.tool_s
 
     def _limit_from_here(self) -> TimeLimit:
-        return TimeLimit(max(0.001, self._rules.limits.seconds - self._spent_s))
+        return TimeLimit(self._rules.limits.seconds, spent=self._spent_s)
 
     async def run(self) -> None:
         """Runs until the log has ended. Cancellation closes the sessions and propagates."""

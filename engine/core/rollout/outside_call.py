@@ -170,10 +170,14 @@ class OutsideCall:
         part = self._unlogged.pop(number, None)
         state = self._log.state
         if part is not None and state.ended is None and forest_of(self._log).nodes[number]:
-            self._log.append(_streamed(number, part))
+            self._log.append(_streamed(number, part, self._limit.spent))
 
 
-def _streamed(number: int, part: Generated) -> Streamed:
+def _streamed(number: int, part: Generated, spent_s: float = 0.0) -> Streamed:
     return Streamed(
-        node=number, token_ids=part.token_ids, logprobs=part.logprobs, versions=part.versions
+        node=number,
+        token_ids=part.token_ids,
+        logprobs=part.logprobs,
+        versions=part.versions,
+        spent_s=spent_s,
     )

@@ -107,7 +107,8 @@ def check(recipe: Recipe, table: EngineTable, *, connect: bool) -> Iterator[str]
     if codec:
         for is_warning, line in template_report(codec, protocols):
             yield f"{WARNING}{line}" if is_warning else line
-        if any(task.agent is not None for task in recipe.shared.each_task.values()):
+        agents = any(task.agent is not None for task in recipe.shared.each_task.values())
+        if agents or "ingress" in recipe.raw:
             for is_warning, line in agents_report(codec):
                 yield f"{WARNING}{line}" if is_warning else line
         found = context_warnings(recipe, table, read_config(recipe.resolve(like or first)))

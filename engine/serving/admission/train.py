@@ -123,9 +123,8 @@ class TrainLane:
 
     @property
     def earlier_outside(self) -> list[AttemptLog]:
-        """Attempts of outside agents, from an earlier life, that will go on."""
-        logs = self._earlier.values()
-        return [log for log in logs if log.state.forest is not None and log.state.ended is None]
+        """Attempts of outside agents, from an earlier life, whose groups are not complete."""
+        return [log for log in self._earlier.values() if log.state.forest is not None]
 
     @property
     def running(self) -> int:

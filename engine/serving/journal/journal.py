@@ -37,6 +37,8 @@ from engine.serving.journal.logs import LogEntry, Logs, OpenLog
 from engine.serving.journal.schema import JournalLock, open_database, unusable
 from engine.serving.journal.submitted import SubmittedTask
 from engine.serving.journal.writer import GROUP_COMMIT_S, Drive, Writer
+from toolwright import wire
+from toolwright.common.v1 import trajectory_pb2
 from toolwright.types import WeightVersion
 
 __all__ = [
@@ -367,6 +369,13 @@ class Journal:
     async def blob(self, sha256: str) -> bytes | None:
         """Bytes of a blob of a group or open attempt; None once nothing needs it."""
         return await self._writer.read(lambda: journal_blobs.read(self._db, sha256))
+
+    async def calls_of(self, attempt: str) -> int:
+        """Number of model calls in the record of an attempt whose group is stored, else 0."""
+        data = await self._writer.read(lambda: groups.member_of(self._db, attempt))
+        if data is None:
+            return 0
+        return wire.trajectory_from_proto(trajectory_pb2.Trajectory.FromString(data)).turns
 
     async def finished_positions(self) -> set[int]:
         """Source positions whose group is complete, with any fate, or was skipped."""

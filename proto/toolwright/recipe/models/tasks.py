@@ -236,8 +236,8 @@ class TaskTable(Table):
     """Import path of the protocol; `"engine.api:Chat"` is the other one that ships."""
     protocol_options: dict[str, Any] = Field(default_factory=dict)
     """Keywords of the protocol."""
-    reward: str
-    """Import path of the reward function."""
+    reward: str = ""
+    """Import path of the reward function. Needed unless an agent reports the reward."""
     reward_options: dict[str, Any] = Field(default_factory=dict)
     """Keywords of `reward`, which is then called once and returns the function."""
     reward_per_group: bool = False
@@ -290,6 +290,15 @@ class TaskTable(Table):
     def _rules_are_rules(cls, stops: dict[str, str]) -> dict[str, str]:
         read_stop_rules(stops)
         return stops
+
+    @model_validator(mode="after")
+    def _has_a_reward(self) -> TaskTable:
+        if not self.reward and (self.agent is None or self.agent.reward_from == "recipe"):
+            raise ValueError(
+                "reward is missing: name the function that scores, as ./my_reward.py:score. Only "
+                'a task with agent.reward_from = "agent" or "callback" may leave it out'
+            )
+        return self
 
     @model_validator(mode="after")
     def _agents_do_not_branch(self) -> TaskTable:

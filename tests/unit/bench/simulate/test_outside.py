@@ -80,8 +80,8 @@ def nothing_waits_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     async def at_once() -> None:
         pass
 
-    def begin(self: Agents, keys: Any, _durable: Any) -> None:
-        made(self, keys, at_once)
+    def begin(self: Agents, keys: Any, _durable: Any, recorded: Any) -> None:
+        made(self, keys, at_once, recorded)
 
     monkeypatch.setattr(Agents, "__init__", begin)
 
