@@ -17,7 +17,7 @@ import structlog
 
 from engine.core.rollout.action_text import action_text
 from engine.core.rollout.assignment import RolloutContext
-from engine.core.sampler.policy_sampler import PROGRESS_NS, GenerateRequest
+from engine.core.sampler.policy_sampler import GenerateRequest
 from engine.core.sampler.stops import StopTable
 from engine.core.text.thoughts import begins_inside
 from engine.core.time_limit import TimeLimit
@@ -32,6 +32,9 @@ from toolwright.types import Floats, Ids, floats, ids
 
 DELTA_NS = 50_000_000
 """Interval between the parts that a streaming client gets."""
+LOGGED_NS = 750_000_000
+"""Interval between the parts that are logged while a client reads along: an engine that dies takes
+back no more than the last second of what the client has seen."""
 BACKOFF = Backoff(0.5, 10.0)
 """Pauses after the sampler's own retries have failed."""
 
@@ -152,16 +155,16 @@ class OutsideCall:
             clock=self._limit,
             grammar=asked.grammar,
             on_progress=None if asked.grammar else lambda part: self._came(node.number, part),
-            progress_ns=DELTA_NS if self._stream else PROGRESS_NS,
+            progress_ns=DELTA_NS if self._stream else None,
         )
 
     def _came(self, number: int, part: Generated) -> None:
-        """Takes new tokens. The log gets them with the first part in `PROGRESS_NS`."""
+        """Takes new tokens. If a client reads along, not every part of them is logged."""
         streamed = _streamed(number, part)
         self._live[number] = with_part(self._live[number], streamed)
         self._unlogged[number] = with_part(self._unlogged.get(number), streamed)
         now = time.monotonic_ns()
-        if now - self._logged_ns >= PROGRESS_NS:
+        if not self._stream or now - self._logged_ns >= LOGGED_NS:
             self._logged_ns = now
             self._log_part(number)
         self.changed.set()

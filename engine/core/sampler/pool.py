@@ -30,7 +30,7 @@ from engine.core.sampler.token_action import TokenAction
 from engine.core.sampler.waiting import WaitCause, Waiting
 from engine.core.sampler.wire.client import ServerRefused, ServerUnreachable, fault_of
 from engine.core.sampler.wire.events import WireError
-from engine.core.sampler.wire.request import NO_ADAPTER, generate_request, numbers
+from engine.core.sampler.wire.request import NO_ADAPTER, generate_request
 from engine.core.time_limit import loop_now
 from engine.errors import SamplerFailed
 from engine.types import Codec, Generated
@@ -159,7 +159,7 @@ class SamplerPool(Fleet):
         if not token_ids:
             return
         # Read as unsigned, a negative id exceeds any vocabulary: one comparison finds both.
-        worst = int(numbers(token_ids).view(np.uint32).max())
+        worst = int(np.maximum.reduce(np.frombuffer(token_ids, np.uint32)))
         if worst >= self.vocab_size:
             worst -= (worst > _LARGEST_ID) << 32
             raise SamplerFailed(
