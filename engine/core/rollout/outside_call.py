@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
 
@@ -30,7 +31,7 @@ from engine.types import Generated
 from toolwright.process.backoff import Backoff
 from toolwright.types import Floats, Ids, floats, ids
 
-DELTA_NS = 50_000_000
+DELTA_NS = 100_000_000
 """Interval between the parts that a streaming client gets."""
 LOGGED_NS = 750_000_000
 """Interval between the parts that are logged while a client reads along: an engine that dies takes
@@ -62,8 +63,10 @@ class OutsideCall:
         limit: TimeLimit,
         *,
         stream: bool,
+        stop_table: Callable[[tuple[str, ...]], StopTable],
     ) -> None:
-        """number: of the call. stream: a client reads along."""
+        """number: of the call. stream: a client reads along. stop_table: makes the table of some
+        stops."""
         self.number = number
         self.readers = 0
         self.refused = ""
@@ -76,6 +79,7 @@ class OutsideCall:
         self._log = attempt
         self._limit = limit
         self._stream = stream
+        self._stop_table = stop_table
         self._live = {node.number: node.partial for node in self.nodes}
         self._unlogged: dict[int, Generated] = {}
         self._logged_ns = time.monotonic_ns()
@@ -92,11 +96,13 @@ class OutsideCall:
 
     async def run(self) -> None:
         """Returns when all completions are whole. Cancellation logs what has come."""
+        nodes = [node for node in self.nodes if node.acted is None]
         try:
             async with asyncio.TaskGroup() as group:
-                for node in self.nodes:
-                    if node.acted is None:
-                        group.create_task(self._complete(node))
+                for node in nodes[1:]:
+                    group.create_task(self._complete(node))
+                for node in nodes[:1]:  # nearly always the only one: it needs no task of its own
+                    await self._complete(node)
         except* SamplerFailed as errors:
             self.refused = str(errors.exceptions[0])
         self.whole.set()
@@ -141,7 +147,7 @@ class OutsideCall:
     def _request(self, node: Node) -> GenerateRequest:
         asked, codec = node.asked, self._context.rules.codec
         prompt = forest_of(self._log).prompt_ids(node.number)
-        stops = StopTable((*asked.stops, *codec.turn_ends), codec)
+        stops = self._stop_table((*asked.stops, *codec.turn_ends))
         seed = asked.sampling.seed
         return GenerateRequest(
             key=self._log.attempt,
