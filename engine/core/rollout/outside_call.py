@@ -31,7 +31,7 @@ from engine.types import Generated
 from toolwright.process.backoff import Backoff
 from toolwright.types import Floats, Ids, floats, ids
 
-DELTA_NS = 100_000_000
+DELTA_NS = 50_000_000
 """Interval between the parts that a streaming client gets."""
 LOGGED_NS = 750_000_000
 """Interval between the parts that are logged while a client reads along: an engine that dies takes
