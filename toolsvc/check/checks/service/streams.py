@@ -64,10 +64,12 @@ async def requests_of_one_message_are_answered_each(client: CheckClient) -> None
         if not (await stream.read()).takes_more:
             raise Skipped("the service takes one request in a message")
         await stream.send_together({number: session.calling() for number in range(1, 9)})
-        answers = [await stream.read() for _ in range(8)]
-    expect(not any(one.more for one in answers), "answers came together, unlike the requests")
-    answered = sorted(one.id for one in answers)
-    expect(answered == list(range(1, 9)), f"requests 1 to 8 were answered as {answered}")
+        answered = list[int]()
+        for _ in range(8):
+            answer = await stream.read()
+            expect(not answer.more, "answers came together for a caller that does not take that")
+            answered.append(answer.id)
+    expect(sorted(answered) == list(range(1, 9)), f"requests 1 to 8 were answered as {answered}")
 
 
 @check(Rule.STREAM)
