@@ -266,7 +266,8 @@ class _Stream:
         self._network.streams.remove(self)
 
     async def write(self, request: Any) -> None:
-        self._network.sent(request.call.call_id)
+        for one in (request, *request.more):
+            self._network.sent(one.call.call_id)
         if self._error is None and self._network.cut:
             self.fail(ConnectionResetError("the network is cut"))
         if self._error is not None:

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import structlog
@@ -33,6 +34,7 @@ from engine.core.rollout.outside_requests import (
 )
 from engine.core.rollout.outside_results import answered, called, characters
 from engine.core.rollout.outside_rewards import checked_report, has_reward
+from engine.core.sampler.stops import StopTable
 from engine.core.time_limit import TimeLimit
 from engine.core.trajectory.events import (
     AnyEvent,
@@ -67,6 +69,8 @@ MOST_RECORD = MESSAGE_LIMIT - (8 << 20)
 """Largest size of sequences and calls, in bytes. The rest of a message is for everything else."""
 TEXT_BYTES = 4
 """Largest size of a character."""
+STOP_TABLES = 4
+"""Tables that are kept: an agent sends the same stops with nearly all requests."""
 MOST_ERROR = 500
 MOST_OUTPUT = 1 << 14
 """Characters of what an agent wrote to its output."""
@@ -87,6 +91,8 @@ class OutsideAttempt:
         self.rules = rules
         self._context = context
         self._limits = context.rules.limits
+        codec = context.rules.codec
+        self._stop_table = lru_cache(STOP_TABLES)(lambda stops: StopTable(stops, codec))
         self._calls: dict[int, OutsideCall] = {}
         self._running: dict[int, asyncio.Task[None]] = {}
         self._timers: dict[int, asyncio.TimerHandle] = {}
@@ -376,7 +382,14 @@ class OutsideAttempt:
         )
 
     def _call_in_flight(self, number: int, *, stream: bool) -> OutsideCall:
-        return OutsideCall(self._context, self.log, number, self._limit, stream=stream)
+        return OutsideCall(
+            self._context,
+            self.log,
+            number,
+            self._limit,
+            stream=stream,
+            stop_table=self._stop_table,
+        )
 
     def _start(self, call: OutsideCall, grace_s: float) -> None:
         assert self._tasks is not None, "a call starts while the attempt runs"

@@ -30,6 +30,10 @@ CLEARLY = 2.0
 percent, and a move costs the prefix cache."""
 LEAST_GAIN = 0.25
 """Seconds that a move must save: less is not worth a line in the log."""
+MANY_STREAMS = 1_000
+LARGE_CHUNK, LONGEST_CHUNK_S = 32, 2.0
+"""Tokens of a chunk while so many streams are read, if they come within so many seconds. Chunks of
+8 then take most of a core."""
 FORGET_SECONDS = 15.0
 """Half-life of an idle server's measured slowness. So an occasional request finds out whether it
 has recovered."""
@@ -76,6 +80,15 @@ class Router:
     def ended(self, tokens: int) -> None:
         """Records the length of an action that ended."""
         self._length = LENGTH_MEMORY * self._length + (1 - LENGTH_MEMORY) * max(tokens, 1)
+
+    def chunk(self, name: str, usual: int) -> int:
+        """Tokens of a chunk of the next stream from `name`: `usual`, or more if the engine reads
+        many streams."""
+        pace = self.loads[name].pace
+        many = sum(load.in_flight for load in self.loads.values()) >= MANY_STREAMS
+        if many and pace is not None and pace * LARGE_CHUNK <= LONGEST_CHUNK_S:
+            return max(usual, LARGE_CHUNK)
+        return usual
 
     def choose(
         self, among: Sequence[str], *, current: str | None, tokens: float, prompt: int, now: float
