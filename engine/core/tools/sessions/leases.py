@@ -5,6 +5,8 @@ Invariants
 - Renewal is by owner, so a session whose closing failed would live on. A session that the service
   holds without a trajectory is closed again. Nothing is closed before an earlier life's sessions
   are adopted or given up.
+- Only one process renews an owner's leases. It hears of its workers' sessions a little late. So a
+  session of a living worker is closed only if two renewals in a row found it unknown.
 """
 
 from __future__ import annotations
@@ -28,11 +30,16 @@ RENEW_SECONDS = 10.0
 class Leases:
     """The leases of one life of the engine."""
 
-    def __init__(self, services: Collection[Service], owner: str) -> None:
-        """owner: the same in every life of the engine."""
+    def __init__(self, services: Collection[Service], owner: str, life: str = "") -> None:
+        """owner: the same in every life of the engine. life: ends the ids of sessions; "" = a
+        random word."""
         self._services = services
         self._owner = owner
-        self._life = secrets.token_hex(3)
+        self._life = life or secrets.token_hex(3)
+        self.worker_lives: set[str] = set()
+        """Lives of the workers that live, whose sessions this process renews."""
+        self._unknown: dict[str, set[str]] = {}
+        """By service, the sessions that the last renewal found and nothing knew."""
         self._kept: frozenset[str] | None = None
         """Sessions of an earlier life that stay open; None until `close_abandoned` names them."""
         self._adopted: set[str] = set()
@@ -87,8 +94,11 @@ class Leases:
                 service.sessions[session_id].mark_lost()
         await service.link.forget_idle({one.address for one in service.sessions.values()})
         held = {name for answer in heard_from for name in answer.held}
-        for session_id in held - service.known:
-            if self._is_abandoned(session_id):
+        before = self._unknown.get(service.name, set())
+        unknown = self._unknown[service.name] = held - service.known
+        for session_id in unknown:
+            new = session_id not in before and session_id.rpartition("@")[2] in self.worker_lives
+            if not new and self._is_abandoned(session_id):
                 service.close_if_open(session_id)
 
     async def _renew_at(
