@@ -433,7 +433,7 @@ class Engine:
 
     async def _work(self, server: Server) -> None:
         async with self._core.kept_alive(self._evaluation.watch(), *self._watch(server)):
-            lane = asyncio.create_task(self._lane.run())
+            lane = asyncio.create_task(self._admit())
             stop = asyncio.create_task(self._stop.wait())
             try:
                 await asyncio.wait({lane, stop}, return_when=asyncio.FIRST_COMPLETED)
@@ -459,6 +459,12 @@ class Engine:
                     await self._workers.stop()
             if not lane.cancelled():
                 lane.result()
+
+    async def _admit(self) -> None:
+        """Runs the train lane, once the workers are ready."""
+        if self._workers is not None:
+            await self._workers.all_ready.wait()
+        await self._lane.run()
 
     def _watch(self, server: Server) -> list[Coroutine[Any, Any, None]]:
         """Coroutines that run beside the work, once the start is done."""

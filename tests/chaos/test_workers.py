@@ -101,6 +101,33 @@ def test_killed_workers_cost_no_trajectory_and_repeat_no_effect(tmp_path: Path) 
     assert max(seconds) < KILLED_S
 
 
+def test_a_killed_coordinator_takes_its_workers_along(tmp_path: Path) -> None:
+    """The next life goes on inside the trajectories, with workers of its own."""
+    crowd = crowd_of(tmp_path)
+    try:
+        crowd.start()
+        crowd.run.until(lambda: len(crowd.workers) == 2, "workers")
+        time.sleep(3.0)
+        pids = list(crowd.workers.values())
+        crowd.kill_engine()
+        crowd.run.until(lambda: not any(map(_runs, pids)), "the workers' end")
+        crowd.start_engine()
+        crowd.finish()
+        figures = judge(crowd)
+    finally:
+        crowd.close()
+    assert figures.resumed >= 0.8 * figures.interrupted > 0, figures
+
+
+def _runs(pid: int) -> bool:
+    """Whether the process runs; a zombie does not."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
 def test_the_work_of_a_stopped_worker_goes_on_elsewhere(tmp_path: Path) -> None:
     crowd = crowd_of(tmp_path)
     try:

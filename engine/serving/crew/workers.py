@@ -41,7 +41,7 @@ from engine.serving.crew.worker_link import (
     WorkerLost,
 )
 from engine.serving.crew.worker_process import WorkerProcess
-from engine.serving.journal.journal import Journal
+from engine.serving.journal.journal import FULL_PAUSE_S, Journal, JournalFull
 from engine.serving.journal.logs import OpenLog
 from engine.serving.telemetry.event_feed import Happened
 from engine.types import SessionRef
@@ -105,6 +105,8 @@ class Workers:
         self._lives = itertools.count(1)
         self._assignments = itertools.count(1)
         self._one_ready = asyncio.Condition()
+        self.all_ready = asyncio.Event()
+        """Set once as many workers are ready as there are to be: the first would get all work."""
         self._state = 0
         """Number of the samplers' last state."""
         self._state_due = False
@@ -192,8 +194,12 @@ class Workers:
             link.send(pb.WorkResponse(cut=pb.Cut(assignment=assigned.number)))
 
     async def open_logs(self, trajectories: Collection[str]) -> dict[str, OpenLog]:
-        """Logs of attempts that go on, by trajectory."""
-        return await self._journal.open_logs(set(trajectories))
+        """Logs of attempts that go on, by trajectory. A full disk delays it."""
+        while True:
+            try:
+                return await self._journal.open_logs(set(trajectories))
+            except JournalFull:
+                await asyncio.sleep(FULL_PAUSE_S)
 
     def take(self, link: WorkerLink, message: pb.WorkRequest) -> None:
         """Handles a worker's message."""
@@ -411,6 +417,8 @@ class Workers:
     async def _tell_ready(self, link: WorkerLink) -> None:
         await link.ready.wait()
         log.info("worker_ready", worker=link.name)
+        if len(self._ready) == self._number:
+            self.all_ready.set()
         async with self._one_ready:
             self._one_ready.notify_all()
 

@@ -8,11 +8,12 @@ Invariant: after the end of the lease no request leaves for a sampler or a tool 
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 
-START_S = 60.0
-"""Lease before the first beat is answered: the worker has no work yet."""
+FIRST_S = 10.0
+"""Lease of a worker that begins to take work: its first beat needs an answer in that time."""
 
 
 class LeaseClock:
@@ -24,9 +25,13 @@ class LeaseClock:
         """on_end: ends the process; called by `check` and must not return normally."""
         self._on_end = on_end
         self._now = now
-        self._ends = now() + START_S
+        self._ends = math.inf
         self._sent: dict[int, float] = {}
         self._beats = 0
+
+    def begin(self) -> None:
+        """The worker takes work from here on. Before that it has no lease: nothing is assigned."""
+        self._ends = self._now() + FIRST_S
 
     def beat(self) -> int:
         """Number of a beat that is sent now."""
@@ -39,7 +44,8 @@ class LeaseClock:
         sent = self._sent.get(beat)
         if sent is None:
             return
-        self._ends = max(self._ends, sent + seconds)
+        if self._ends < math.inf:
+            self._ends = max(self._ends, sent + seconds)
         self._sent = {number: at for number, at in self._sent.items() if number > beat}
 
     def check(self) -> None:

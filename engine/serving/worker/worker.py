@@ -92,6 +92,7 @@ class Worker:
                     tasks.create_task(gc_policy.collect(lambda: self._in_flight)),
                 ]
                 gc_policy.settle()
+                self._lease.begin()
                 self._connection.set_ready()
                 for message in self._early:
                     self._take(message)
