@@ -51,6 +51,7 @@ from engine.serving.crew.statistics import (
     tools_in_all,
 )
 from engine.serving.crew.unfit_recipes import refuse_workers
+from engine.serving.crew.worker_process import WorkerProcess
 from engine.serving.crew.workers import Workers, WorkersSetup
 from engine.serving.delivery.claims import Claims
 from engine.serving.delivery.delivery import Delivery
@@ -303,7 +304,7 @@ class Engine:
         folder = stack.enter_context(
             TemporaryDirectory(prefix="toolwright-", dir=folder_for_sockets())
         )
-        address = f"unix:{folder}/crew.sock"
+        address, crew = f"unix:{folder}/crew.sock", self._seams.crew
         workers = Workers(
             number,
             WorkersSetup(
@@ -311,15 +312,19 @@ class Engine:
                 owner=self.journal.owner,
                 boot=self.journal.boot,
                 run_folder=self._recipe.run_folder,
-                address=address,
             ),
+            make=partial(WorkerProcess, address) if crew is None else crew.make,
             journal=self.journal,
             tools=self._core.tools,
             fleet=self._pool,
             happened=self._feed.add,
         )
+        servicer = CrewServicer(workers)
+        if crew is not None:
+            crew.serve(servicer)
+            return workers
         server = Server(address)
-        server.add(_CREW, partial(add_CrewServiceServicer_to_server, CrewServicer(workers)))
+        server.add(_CREW, partial(add_CrewServiceServicer_to_server, servicer))
         await server.start()
         stack.push_async_callback(server.stop, 1.0)
         return workers

@@ -120,6 +120,17 @@ class Fleet:
         if self.changed is not None:
             self.changed()
 
+    async def abort(self, prefix: str) -> None:
+        """Aborts the requests whose ids begin with `prefix`, at all servers that answer."""
+
+        async def one(server: Server) -> None:
+            try:
+                await server.client.abort(prefix)
+            except (ServerUnreachable, ServerRefused, WireError) as error:
+                log.info("abort_failed", server=server.name, error=str(error))
+
+        await asyncio.gather(*(one(server) for server in self.servers))
+
     async def announced(self) -> None:
         """Returns when every process that samples knows the present state. Call it after a change
         of `known` and before a server gets the version."""

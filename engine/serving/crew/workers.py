@@ -40,7 +40,7 @@ from engine.serving.crew.worker_link import (
     WorkerLink,
     WorkerLost,
 )
-from engine.serving.crew.worker_process import WorkerProcess
+from engine.serving.crew.worker_process import MakeProcess, Process
 from engine.serving.journal.journal import FULL_PAUSE_S, Journal, JournalFull
 from engine.serving.journal.logs import OpenLog
 from engine.serving.telemetry.event_feed import Happened
@@ -75,8 +75,6 @@ class WorkersSetup:
     owner: str
     boot: int
     run_folder: Path
-    address: str
-    """Address of the crew's service."""
 
 
 class Workers:
@@ -87,12 +85,15 @@ class Workers:
         number: int,
         setup: WorkersSetup,
         *,
+        make: MakeProcess,
         journal: Journal,
         tools: ToolServices,
         fleet: Fleet,
         happened: Happened,
     ) -> None:
+        """number: of workers. make: makes a worker's process without starting it."""
         self._number = number
+        self._make = make
         self._setup = setup
         self._journal = journal
         self._tools = tools
@@ -231,6 +232,9 @@ class Workers:
     def _take_report(self, link: WorkerLink, report: pb.Report) -> None:
         link.news.set()
         if report.sequence <= link.received:
+            return
+        if report.sequence > link.received + 1:
+            link.lose(f"report {report.sequence} came after report {link.received}")
             return
         link.received = report.sequence
         for row in report.rows:
@@ -383,9 +387,10 @@ class Workers:
                 session_life=session_life,
                 attempt_life=f"b{self._setup.boot}{name}",
                 tool_addresses=self._tools.process_addresses,
+                request_life=secrets.token_hex(8),
             ),
         )
-        process = WorkerProcess(self._setup.address, name, output)
+        process = self._make(name, output)
         self._links[name] = link
         self._tools.leases.worker_lives.add(session_life)
         try:
@@ -422,7 +427,7 @@ class Workers:
         async with self._one_ready:
             self._one_ready.notify_all()
 
-    async def _lose_at_end(self, link: WorkerLink, process: WorkerProcess) -> None:
+    async def _lose_at_end(self, link: WorkerLink, process: Process) -> None:
         link.lose(await process.ended())
 
     async def _watch(self, link: WorkerLink) -> None:
@@ -443,6 +448,7 @@ class Workers:
         """Hands the work of a dead worker on, with its durable events and their sessions."""
         trajectories = {name for one in link.assignments.values() for name in one.trajectories}
         logs = await self.open_logs(trajectories) if trajectories else {}
+        await self._fleet.abort(link.setup.request_life)
         kept = {(ref.service, ref.session_id) for ref in sessions_of(logs)}
         self._mirror.bury(link.name, kept)
         for one in link.assignments.values():

@@ -32,16 +32,19 @@ IDLE_S = 0.25
 """Interval between looks for tool sessions that nothing else reported."""
 BACKOFF = Backoff(0.05, 1.0)
 
+Connect = Callable[[str], grpc.aio.Channel]
+"""Opens a channel to an address."""
+
 log = structlog.get_logger("worker")
 
 
 class Connection:
     """The stream of one worker. `run` it; `close` the channel."""
 
-    def __init__(self, address: str, name: str) -> None:
-        """address: of the coordinator. name: of this worker's life."""
+    def __init__(self, address: str, name: str, connect: Connect = open_channel) -> None:
+        """address: of the coordinator. name: of this worker's life. connect: replaces gRPC."""
         self._name = name
-        self._channel = open_channel(address)
+        self._channel = connect(address)
         self._stub: Any = crew_pb2_grpc.CrewServiceStub(self._channel)
         self._outbox: asyncio.Queue[pb.WorkRequest] | None = None
         self._wake = asyncio.Event()

@@ -40,6 +40,10 @@ class FollowingPool(SamplerPool):
             tasks.create_task(self._move_from_slow())
             tasks.create_task(self._say())
 
+    def name_requests(self, life: str) -> None:
+        """Sets the word that begins the ids of all requests: 16 characters."""
+        self._boot = life
+
     def follow_state(self, state: pb.Samplers) -> None:
         """Takes the coordinator's state over."""
         self.known.clear()  # actions in flight hold the same mapping

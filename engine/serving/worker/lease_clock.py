@@ -20,7 +20,7 @@ class LeaseClock:
     """The lease of this process."""
 
     def __init__(
-        self, on_end: Callable[[], None], now: Callable[[], float] = time.monotonic
+        self, on_end: Callable[[], None], now: Callable[[], float] = lambda: time.monotonic()
     ) -> None:
         """on_end: ends the process; called by `check` and must not return normally."""
         self._on_end = on_end

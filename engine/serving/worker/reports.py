@@ -160,13 +160,13 @@ class Reports:
             return
         now: dict[tuple[str, str], str] = {}
         for name, service in tools.services.items():
-            for session_id in service.known | service.sessions.keys():
+            for session_id in sorted(service.known | service.sessions.keys()):
                 held = service.sessions.get(session_id)
                 now[name, session_id] = held.address if held is not None else ""
         for key, endpoint in now.items():
             if self._sessions.get(key) != endpoint:
                 name, session_id = key
                 yield pb.SessionChange(service=name, session_id=session_id, endpoint=endpoint)
-        for name, session_id in self._sessions.keys() - now.keys():
+        for name, session_id in sorted(self._sessions.keys() - now.keys()):
             yield pb.SessionChange(service=name, session_id=session_id, gone=True)
         self._sessions = now

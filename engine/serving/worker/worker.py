@@ -15,9 +15,10 @@ import asyncio
 import contextlib
 import os
 import time
+from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import msgspec
 import structlog
@@ -25,23 +26,28 @@ import structlog
 from engine.config import EngineTable
 from engine.core.build import build_group_hook
 from engine.core.engine_core import EngineCore, TaskCore
+from engine.errors import StartupError
 from engine.serving import gc_policy
 from engine.serving.admission.places import Places
 from engine.serving.crew.in_process import InProcessCrew
 from engine.serving.crew.statistics import WorkerStatistics, worker_statistics
+from engine.serving.seams import Seams
 from engine.serving.telemetry.logs import bind_run
 from engine.serving.worker.assignments import Assignments
-from engine.serving.worker.connection import Connection
+from engine.serving.worker.connection import Connect, Connection
 from engine.serving.worker.following_pool import FollowingPool
 from engine.serving.worker.lease_clock import LeaseClock
 from toolwright.crew.v1 import crew_pb2 as pb
 from toolwright.process.parent import die_with_parent
 from toolwright.process.stderr_log import log_to_stderr
 from toolwright.recipe import recipe_from_resolved
+from toolwright.rpc.channel import open_channel
 
 BEAT_S = 1.0
 CONFIRM_S = 10.0
 """Longest wait at the end until the last reports are on the coordinator's disk."""
+TOOLS_AWAY_S = 1.0
+"""Interval between checks for tool services at the start."""
 LEASE_ENDED = 3
 """Exit code of a worker whose lease ended."""
 
@@ -64,10 +70,20 @@ def end_process() -> NoReturn:
 class Worker:
     """One worker; `run` it once."""
 
-    def __init__(self, coordinator: str, name: str) -> None:
-        """coordinator: its address. name: of this life of the worker."""
-        self._connection = Connection(coordinator, name)
-        self._lease = LeaseClock(end_process)
+    def __init__(
+        self,
+        coordinator: str,
+        name: str,
+        *,
+        connect: Connect = open_channel,
+        seams: Seams | None = None,
+        end: Callable[[], NoReturn] = end_process,
+    ) -> None:
+        """coordinator: its address. name: of this life of the worker. connect, seams: replace gRPC
+        and HTTP, for the simulator. end: ends the process with its lease."""
+        self._connection = Connection(coordinator, name, connect)
+        self._seams = seams or Seams()
+        self._lease = LeaseClock(end)
         self._setup: asyncio.Future[pb.Setup] = asyncio.get_running_loop().create_future()
         self._samplers: pb.Samplers | None = None
         self._early: list[pb.WorkResponse] = []
@@ -89,9 +105,8 @@ class Worker:
                 core = await self._assemble(stack, await self._setup)
                 around += [
                     tasks.create_task(core.sampler.keep_alive()),
-                    tasks.create_task(gc_policy.collect(lambda: self._in_flight)),
+                    *(tasks.create_task(one) for one in self._watch()),
                 ]
-                gc_policy.settle()
                 self._lease.begin()
                 self._connection.set_ready()
                 for message in self._early:
@@ -102,6 +117,11 @@ class Worker:
                 for task in around:
                     task.cancel()
 
+    def _watch(self) -> list[Coroutine[Any, Any, None]]:
+        """Coroutines that run beside the work, once the start is done."""
+        gc_policy.settle()
+        return [gc_policy.collect(lambda: self._in_flight)]
+
     @property
     def _in_flight(self) -> int:
         return 0 if self._assignments is None else self._assignments.running
@@ -110,17 +130,20 @@ class Worker:
         recipe = recipe_from_resolved(setup.recipe, Path("the coordinator's recipe"))
         table = recipe.table("engine", EngineTable)
         bind_run(setup.owner)
-        core = EngineCore(recipe, table, stack, make_pool=FollowingPool)
+        core = EngineCore(
+            recipe,
+            table,
+            stack,
+            connect_sampler=self._seams.samplers,
+            connect_tools=self._seams.tools,
+            make_pool=FollowingPool,
+        )
         pool = await core.open_pool()
         assert isinstance(pool, FollowingPool)
+        pool.name_requests(setup.request_life)
         pool.on_fault = self._report_fault
         pool.before_request = self._lease.check
-        await core.open_tools(
-            setup.owner,
-            wait_until_up=True,
-            life=setup.session_life,
-            started=setup.tool_addresses,
-        )
+        await self._open_tools(core, setup)
         for service in core.tools.services.values():
             service.link.before_request = self._lease.check
         self._connection.tools = core.tools
@@ -133,6 +156,20 @@ class Worker:
         if self._samplers is not None:
             self._follow(self._samplers)
         return core
+
+    async def _open_tools(self, core: EngineCore, setup: pb.Setup) -> None:
+        """Opens the tool services as soon as all answer. The coordinator has checked them, and a
+        worker may start amid an outage."""
+        while True:
+            try:
+                await core.open_tools(
+                    setup.owner, life=setup.session_life, started=setup.tool_addresses
+                )
+            except StartupError as error:
+                log.warning("tools_away", error=str(error))
+                await asyncio.sleep(TOOLS_AWAY_S)
+            else:
+                return
 
     def _crew(
         self, setup: pb.Setup, core: EngineCore, name: str, task: TaskCore, table: EngineTable

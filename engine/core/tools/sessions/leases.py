@@ -5,8 +5,8 @@ Invariants
 - Renewal is by owner, so a session whose closing failed would live on. A session that the service
   holds without a trajectory is closed again. Nothing is closed before an earlier life's sessions
   are adopted or given up.
-- Only one process renews an owner's leases. It hears of its workers' sessions a little late. So a
-  session of a living worker is closed only if two renewals in a row found it unknown.
+- Only one process renews an owner's leases. It hears of its workers' sessions late: at most when
+  it gives a silent worker up. So a living worker's session is closed only after `UNKNOWN_S`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from collections.abc import Collection, Iterable
 
 import structlog
 
+from engine.core.time_limit import loop_now
 from engine.core.tools.service import Service
 from toolwright import wire
 from toolwright.rpc.errors import ServiceError, TransportError
@@ -25,6 +26,8 @@ from toolwright.tool.v1 import tool_pb2 as pb
 log = structlog.get_logger("tools")
 
 RENEW_SECONDS = 10.0
+UNKNOWN_S = 15.0
+"""Time in which a living worker reports a session; a worker that is silent for longer is lost."""
 
 
 class Leases:
@@ -38,8 +41,8 @@ class Leases:
         self._life = life or secrets.token_hex(3)
         self.worker_lives: set[str] = set()
         """Lives of the workers that live, whose sessions this process renews."""
-        self._unknown: dict[str, set[str]] = {}
-        """By service, the sessions that the last renewal found and nothing knew."""
+        self._unknown: dict[str, dict[str, float]] = {}
+        """By service, the sessions that renewals found and nothing knew, and since when."""
         self._kept: frozenset[str] | None = None
         """Sessions of an earlier life that stay open; None until `close_abandoned` names them."""
         self._adopted: set[str] = set()
@@ -94,11 +97,14 @@ class Leases:
                 service.sessions[session_id].mark_lost()
         await service.link.forget_idle({one.address for one in service.sessions.values()})
         held = {name for answer in heard_from for name in answer.held}
-        before = self._unknown.get(service.name, set())
-        unknown = self._unknown[service.name] = held - service.known
-        for session_id in unknown:
-            new = session_id not in before and session_id.rpartition("@")[2] in self.worker_lives
-            if not new and self._is_abandoned(session_id):
+        before, now = self._unknown.get(service.name, {}), loop_now()
+        unknown = {name: before.get(name, now) for name in held - service.known}
+        self._unknown[service.name] = unknown
+        for session_id, since in unknown.items():
+            of_worker = session_id.rpartition("@")[2] in self.worker_lives
+            if of_worker and now - since < UNKNOWN_S:
+                continue
+            if self._is_abandoned(session_id):
                 service.close_if_open(session_id)
 
     async def _renew_at(

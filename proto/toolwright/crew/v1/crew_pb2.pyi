@@ -164,6 +164,7 @@ class Setup(google.protobuf.message.Message):
     SESSION_LIFE_FIELD_NUMBER: builtins.int
     ATTEMPT_LIFE_FIELD_NUMBER: builtins.int
     TOOL_ADDRESSES_FIELD_NUMBER: builtins.int
+    REQUEST_LIFE_FIELD_NUMBER: builtins.int
     recipe: builtins.str
     """The resolved recipe with the table [engine], as in engine.resolved.json."""
     owner: builtins.str
@@ -172,6 +173,8 @@ class Setup(google.protobuf.message.Message):
     """Word of this life at the end of the ids of its tool sessions."""
     attempt_life: builtins.str
     """Begins the names of attempts; differs in each life of each worker."""
+    request_life: builtins.str
+    """Begins the ids of all requests to samplers, so that the coordinator can abort them together."""
     @property
     def tool_addresses(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
         """Addresses of the tool services that the coordinator started, by their names."""
@@ -184,8 +187,9 @@ class Setup(google.protobuf.message.Message):
         session_life: builtins.str = ...,
         attempt_life: builtins.str = ...,
         tool_addresses: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
+        request_life: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["attempt_life", b"attempt_life", "owner", b"owner", "recipe", b"recipe", "session_life", b"session_life", "tool_addresses", b"tool_addresses"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["attempt_life", b"attempt_life", "owner", b"owner", "recipe", b"recipe", "request_life", b"request_life", "session_life", b"session_life", "tool_addresses", b"tool_addresses"]) -> None: ...
 
 global___Setup = Setup
 
