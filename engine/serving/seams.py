@@ -16,7 +16,7 @@ from engine.serving.crew.worker_process import Process
 from engine.serving.journal.writer import Drive
 
 
-class Crew(Protocol):
+class WorkersSeam(Protocol):
     """How an engine has workers."""
 
     def serve(self, servicer: CrewServicer) -> None:
@@ -37,5 +37,5 @@ class Seams:
     """None: gRPC."""
     journal: Drive | None = None
     """None: a thread."""
-    crew: Crew | None = None
+    crew: WorkersSeam | None = None
     """None: gRPC on a Unix socket, and processes."""

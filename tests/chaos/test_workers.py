@@ -21,6 +21,7 @@ from tests.chaos.conftest import FULL
 from tests.chaos.crowd import Crowd
 from tests.chaos.judge import Figures, judge
 from tests.chaos.workload import Workload
+from tests.support.waiting import blocks
 
 KILLS = 50 if FULL else 3
 LEAST_RESUMED = 0.95
@@ -107,7 +108,7 @@ def test_a_killed_coordinator_takes_its_workers_along(tmp_path: Path) -> None:
     try:
         crowd.start()
         crowd.run.until(lambda: len(crowd.workers) == 2, "workers")
-        time.sleep(3.0)
+        blocks(3.0, "trajectories come into their middle")
         pids = list(crowd.workers.values())
         crowd.kill_engine()
         crowd.run.until(lambda: not any(map(_runs, pids)), "the workers' end")
