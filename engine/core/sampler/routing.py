@@ -48,6 +48,9 @@ class ServerLoad:
 
     in_flight: int = 0
     queued: float = 0.0
+    others_in_flight: int = 0
+    """Requests of other processes that sample for the same run."""
+    others_queued: float = 0.0
     seconds: float = 0.0
     """Recently measured, weighted by MEMORY, over `tokens`."""
     tokens: float = 0.0
@@ -61,6 +64,11 @@ class ServerLoad:
     def pace(self) -> float | None:
         """Seconds per token of one stream; None before the first."""
         return self.seconds / self.tokens if self.tokens > 0 else None
+
+    @property
+    def queue(self) -> float:
+        """Tokens that the requests in flight of all processes will likely bring."""
+        return self.queued + self.others_queued
 
 
 class Router:
@@ -138,7 +146,7 @@ class Router:
         load = self.loads[name]
         load.seconds = MEMORY * load.seconds + seconds
         load.tokens = MEMORY * load.tokens + tokens
-        load.usual = MEMORY * load.usual + (1 - MEMORY) * load.queued if load.usual else load.queued
+        load.usual = MEMORY * load.usual + (1 - MEMORY) * load.queue if load.usual else load.queue
 
     def failed(self, name: str, now: float) -> bool:
         """Records a failed request to `name`. Returns whether that is news: requests that fail
@@ -165,7 +173,7 @@ class Router:
         now: float,
     ) -> tuple[float, int]:  # fmt: skip
         return self._estimate(name, among, tokens, 0 if name == current else prompt, now), (
-            self.loads[name].in_flight
+            self.loads[name].in_flight + self.loads[name].others_in_flight
         )
 
     def _worth(
@@ -187,7 +195,7 @@ class Router:
         elif load.idle_since is not None:
             halvings = min((now - load.idle_since) / FORGET_SECONDS, 64.0)
             pace = max(best, pace * 0.5**halvings)
-        crowd = max(1.0, (load.queued + tokens) / (load.usual + tokens))
+        crowd = max(1.0, (load.queue + tokens) / (load.usual + tokens))
         return pace * (tokens * crowd + unread / PREFILL)
 
     def _best(self, among: Iterable[str]) -> float | None:

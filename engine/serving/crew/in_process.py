@@ -242,7 +242,7 @@ class _GroupRun:
         earlier = group.earlier.pop(trajectory_id, None)
         over = earlier is not None and earlier.state.ended is not None
         name = f"{crew.life}r{round_}a"
-        async with contextlib.nullcontext() if over else crew.places:
+        async with contextlib.nullcontext() if over else group.places or crew.places:
             branch = None
             if waits and branches is not None:
                 branch = await branches.wait(f"{trajectory_id}/{name}0")

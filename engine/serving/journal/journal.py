@@ -20,7 +20,7 @@ import secrets
 import sqlite3
 import uuid
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -166,6 +166,11 @@ class Journal:
         """
         self._writer.append(LogEntry(attempt, events, blobs))
 
+    def append_encoded(self, attempt: str, events: bytes, blobs: Sequence[Media] = ()) -> None:
+        """As `append`, with events that another process encoded. They must be readable: the journal
+        does not decode them."""
+        self._writer.append(LogEntry(attempt, events, blobs))
+
     def forget(self, attempt: str) -> None:
         """Gives up an attempt: it never goes on, and its events may be deleted."""
         self._writer.append(LogEntry(attempt, None))
@@ -183,6 +188,14 @@ class Journal:
             except JournalFull:
                 await asyncio.sleep(FULL_PAUSE_S)
 
+    async def committed(self) -> None:
+        """As `durable`, with the next group commit: for callers that can wait."""
+        while True:
+            try:
+                return await self._writer.write_soon(lambda: None, lambda _: None)
+            except JournalFull:
+                await asyncio.sleep(FULL_PAUSE_S)
+
     async def secret(self) -> bytes:
         """32 random bytes that stay the same in all lives of the run."""
 
@@ -192,9 +205,10 @@ class Journal:
 
         return bytes.fromhex(await self._writer.write(work))
 
-    async def open_logs(self) -> dict[str, OpenLog]:
-        """The newest attempt of each trajectory whose group is not complete."""
-        return await self._writer.write(self._logs.read_open)
+    async def open_logs(self, trajectories: Collection[str] | None = None) -> dict[str, OpenLog]:
+        """The newest attempt of each trajectory whose group is not complete, with all events that
+        were appended before. trajectories: the only ones to look for."""
+        return await self._writer.write(lambda: self._logs.read_open(trajectories))
 
     async def add_group(
         self,
