@@ -38,7 +38,7 @@ PACKAGES := firejail
 TEST_PACKAGES := bubblewrap curl postgresql redis-server chromium chromium-sandbox podman runc prometheus
 VENV_PYTHON := .venv/bin/python
 
-.PHONY: help setup demo real docs docs-serve test test-all test-312 test-packages test-agents mutants house reference proto proto-check breaking baseline unit clean
+.PHONY: help setup demo real docs docs-serve test test-all test-312 test-packages test-agents test-gyms test-verifiers mutants house reference proto proto-check breaking baseline unit clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -79,7 +79,7 @@ docs-serve: setup ## the site on 127.0.0.1:8000, built again whenever a page cha
 test: setup test-packages house ## the quick tests and an eighth of the slow ones: make test [SLICE=0..7]
 	@$(VENV_PYTHON) tests/run.py --workers $(TEST_WORKERS) $(if $(SLICE),--slice $(SLICE))
 
-test-all: setup test-packages test-agents house ## every test that can run on this machine
+test-all: setup test-packages test-agents test-gyms test-verifiers house ## every test that can run on this machine
 	@$(VENV_PYTHON) tests/run.py --workers $(TEST_WORKERS) --all
 	$(MAKE) test-312
 
@@ -101,9 +101,24 @@ test-agents: setup ## published agents (1.9 GB), for tests that otherwise skip; 
 	@command -v npm >/dev/null || deploy/setup/system.sh nodejs npm
 	$(MAKE) .venv-agents/ready
 
+test-gyms: setup .venv-gyms/ready ## published environments (0.9 GB), for tests that otherwise skip
+
+.venv-gyms/ready: constraints/gyms.txt
+	@$(VENV_PYTHON) -m venv --clear .venv-gyms
+	$(VENV_PYTHON) deploy/setup/uv_like_pip.py pip install -q --python .venv-gyms/bin/python -r constraints/gyms.txt
+	touch $@
+
+test-verifiers: setup ## the package verifiers (570 MB), for its test and its environments; `make test-all` makes it too
+	@$(MAKE) .venv-verifiers/ready
+
+.venv-verifiers/ready: constraints/verifiers.txt
+	@$(VENV_PYTHON) -m venv --clear .venv-verifiers
+	$(VENV_PYTHON) deploy/setup/uv_like_pip.py pip install -q --python .venv-verifiers/bin/python -r constraints/verifiers.txt
+	touch $@
+
 .venv-airline: recipes/airline/server.txt
 	@rm -rf $@
-	$(VENV_PYTHON) -m toolwright.script recipes/airline/server.py --output $@
+	$(VENV_PYTHON) -m toolwright.python_environment recipes/airline/server.txt --output $@
 	touch $@
 
 AGENTS := tests/integration/ingress/clients/package.json
@@ -154,4 +169,4 @@ baseline: breaking ## what was added to the contracts is frozen with them
 	touch $@
 
 clean: ## remove environments and caches; runs/ stays
-	@rm -rf .venv .venv-312 .venv-sglang .venv-proto .venv-airline .venv-agents .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	@rm -rf .venv .venv-312 .venv-sglang .venv-proto .venv-airline .venv-agents .venv-gyms .venv-verifiers .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -1,9 +1,10 @@
 """The agent host: starts an agent for each trajectory that the engine hands out.
 
-    task   engine ── Take ──> host ── starts ──> keeper ──> agent ── HTTP ──> ingress
-    end    engine <── Report, Ended ── host <── exit, result file ── agent
+    task   engine ── Take ──> host ──> kind ── starts ──> agent ── HTTP ──> ingress
+    end    engine <── Report, Ended ── host <── kind <── its end, its result ── agent
 
-`outcomes`, `environment` and `process.output` are pure. `process.keeper` is a process of its own.
+`host` knows trajectories and no processes; `kinds` has the ways to run an agent. `outcomes`,
+`environment` and `process.output` are pure. `process.keeper` is a process of its own.
 """
 
 from __future__ import annotations

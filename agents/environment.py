@@ -20,14 +20,23 @@ _PASSED = (
     *("LD_LIBRARY_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR"),
 )
 """Variables of the host that an agent gets."""
+_CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
+"""Variables whose files a jail hides. A client whose file is missing does not start, and the way to
+the ingress needs none."""
 
 
 def environment(
-    client: ClientSettings, folder: Path, more: Mapping[str, str], host: Mapping[str, str]
+    client: ClientSettings,
+    folder: Path,
+    more: Mapping[str, str],
+    host: Mapping[str, str],
+    *,
+    jailed: bool = False,
 ) -> dict[str, str]:
     """All variables of an agent. folder: its own. more: the recipe's. host: those of the host."""
+    hidden = _CERTIFICATES if jailed else ()
     return {
-        **{name: host[name] for name in _PASSED if name in host},
+        **{name: host[name] for name in _PASSED if name in host and name not in hidden},
         "PYTHONUNBUFFERED": "1",
         **more,
         **client.variables(),

@@ -41,17 +41,37 @@ def ending_of(code: int, retry_exits: Collection[int], last_line: str = "") -> E
     """The ending of an agent that exited. code: 128 + N for signal N. last_line: of its output."""
     said = f": {last_line}" if last_line else ""
     if code in retry_exits:
-        error = f"exit code {code}, which task.agent.retry_exits has{said}"
-        return Ending(outcome=pb.OUTCOME_INFRASTRUCTURE, error=error)
+        return lost(f"exit code {code}, which task.agent.retry_exits has{said}")
     if code == 0:
         return Ending(outcome=pb.OUTCOME_DONE)
     word = f"signal {code - 128}" if code > 128 else f"exit code {code}"
-    return Ending(outcome=pb.OUTCOME_FAILED, error=f"{word}{said}")
+    return failed(f"{word}{said}")
+
+
+def failed(error: str) -> Ending:
+    """The ending of an agent that failed for a reason of its own."""
+    return Ending(outcome=pb.OUTCOME_FAILED, error=error)
+
+
+def lost(error: str) -> Ending:
+    """The ending of an agent that infrastructure ended."""
+    return Ending(outcome=pb.OUTCOME_INFRASTRUCTURE, error=error)
 
 
 STOPPED = Ending(
     outcome=pb.OUTCOME_INFRASTRUCTURE, error="the agent host stopped", needs_calls=False
 )
+
+
+def with_result(ending: Ending, data: bytes) -> tuple[Ending, Result]:
+    """The ending of an agent, and the result that it left. A result that cannot be read makes an
+    agent fail that was done."""
+    try:
+        return ending, read_result(data)
+    except ResultFault as fault:
+        if ending.outcome == pb.OUTCOME_DONE:
+            ending = failed(str(fault))
+        return ending, Result()
 
 
 def read_result(data: bytes) -> Result:

@@ -47,6 +47,9 @@ def serve(
         Path | None,
         typer.Option(help="folder of another run: starts a new run from its newest weights"),
     ] = None,
+    workers: Annotated[
+        int, typer.Option(min=0, help="processes that roll out; 0 = the engine's own")
+    ] = 0,
 ) -> None:
     """Roll out the recipe's tasks and serve the trajectories until SIGTERM.
 
@@ -58,7 +61,19 @@ def serve(
         from engine.serving.serve import serve as serve_recipe
 
         read = load_recipe(recipe, set_ or ())
-        run_on_uvloop(lambda: serve_recipe(read, fork))
+        run_on_uvloop(lambda: serve_recipe(read, fork, workers))
+
+
+@app.command(hidden=True)
+def work(
+    coordinator: Annotated[str, typer.Option(help="address of the coordinator")],
+    name: Annotated[str, typer.Option(help="name of this life of the worker")],
+) -> None:
+    """Roll out for `engine serve --workers`, which starts this command."""
+    with report_errors():
+        from engine.serving.worker.worker import work as work_for
+
+        run_on_uvloop(lambda: work_for(coordinator, name))
 
 
 @app.command()

@@ -85,6 +85,10 @@ class RequestFailed(EngineError):
     """A running engine refused a client's request, did not answer in time, or answered wrongly."""
 
 
+class GivenBack(EngineError):
+    """The engine drains, and no agent has taken the attempt: its next life hands it out."""
+
+
 class PublishFailed(EngineError):
     """A publish did not reach every sampler."""
 

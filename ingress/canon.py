@@ -16,13 +16,17 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from math import isfinite
 from typing import Any, NamedTuple
 
 from ingress.types import Message, ModelRequest
 from toolwright.ingress.limits import DIGEST_BYTES
 
-_EXACT = 2**53
+_NOT_ZERO = re.compile(r"[-.0]*[1-9]")
+"""Beginning of the text of a number that is not 0."""
 BILLING = "x-anthropic-billing-header:"
 """Beginning of a line of system messages that Claude Code changes at each request."""
 
@@ -87,10 +91,11 @@ def canonical(message: Message, defaults: Defaults) -> list[Any]:
 
 
 def canonical_arguments(text: str) -> Any:
-    """Arguments as data, their numbers as JavaScript has them: it writes 1.0 as 1. Text that is not
-    JSON stays as it is."""
+    """Arguments as data. Numbers are equal if their values are: JavaScript writes 1.0 as 1, and
+    1e21 for an integer. Text that is not JSON stays as it is, and so does text with a number that
+    no client holds."""
     try:
-        return [json.loads(text, parse_int=_number, parse_float=_number)]
+        return [json.loads(text, parse_float=_double)]
     except (ValueError, RecursionError):
         return text
 
@@ -132,10 +137,13 @@ def call_id(digests: Digests, choice: int, number: int) -> str:
     return f"call_{_digest(digests.request, f'{choice} {number}'.encode()).hex()[:24]}"
 
 
-def _number(text: str) -> float:
-    """A double. A whole number that doubles hold exactly is an int."""
+def _double(text: str) -> float:
+    """A double. A whole one is the int that its shortest text names, as a client writes it. Raises
+    ValueError for a number that overflows, or becomes 0."""
     found = float(text)
-    return int(found) if found.is_integer() and abs(found) <= _EXACT else found
+    if not isfinite(found) or (not found and _NOT_ZERO.match(text)):
+        raise ValueError(f"{text} is not a double")
+    return int(Decimal(repr(found))) if found.is_integer() else found
 
 
 def _parameters(request: ModelRequest) -> list[Any]:

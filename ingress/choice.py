@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ingress.canon import Digests, call_id, reply_digests
 from ingress.text.completion import Completion, message_of
+from ingress.text.kept import written
 from ingress.types import (
     Complete,
     End,
@@ -66,8 +67,8 @@ class Choice:
             logprobs=tuple(self._logprobs),
         )
 
-    def canonical(self) -> pb.Canonical:
-        """The completion's digests, and its calls for the record."""
+    def canonical(self, *, keep: bool) -> pb.Canonical:
+        """The completion's digests, and its calls for the record. keep: and its text."""
         message = message_of(self._completion.pieces, self._ids)
         digests = reply_digests(self._digests, message)
         ids = iter(self._ids)
@@ -78,7 +79,12 @@ class Choice:
             for one in self._completion.pieces
             if isinstance(one, ReadCall | IllFormed)
         ]
-        return pb.Canonical(digest=digests.message, reasoning=digests.reasoning, calls=calls)
+        return pb.Canonical(
+            digest=digests.message,
+            reasoning=digests.reasoning,
+            calls=calls,
+            message=written([message]) if keep else b"",
+        )
 
     def _said(self, piece: Piece) -> Said:
         if isinstance(piece, ReadCall):

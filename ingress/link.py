@@ -11,16 +11,19 @@ Invariants
 from __future__ import annotations
 
 import asyncio
+import time
 from array import array
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
 import grpc.aio
 import structlog
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.ingress.v1 import ingress_pb2 as pb
 from toolwright.ingress.v1 import ingress_pb2_grpc
 from toolwright.rollout.v1 import rollout_pb2, rollout_pb2_grpc
@@ -57,6 +60,8 @@ class _Progress:
     """Choices whose Finished came."""
 
 
+ALIVE_SECONDS = 1.0
+"""Time in which an engine that is there answers a health check, in seconds."""
 UNARY_SECONDS = 60.0
 """Deadline of a request that is no model call, after its own wait."""
 
@@ -64,7 +69,9 @@ UNARY_SECONDS = 60.0
 class EngineLink:
     """The engine's half of all calls, on one channel."""
 
-    def __init__(self, channel: grpc.aio.Channel) -> None:
+    def __init__(self, channel: grpc.aio.Channel, tokenizer: str = "") -> None:
+        """tokenizer: digest that the engine compares with its own; "" = not compared."""
+        self._tokenizer = tokenizer
         self._stub = cast(
             "ingress_pb2_grpc.IngressServiceAsyncStub",
             ingress_pb2_grpc.IngressServiceStub(channel),
@@ -72,6 +79,8 @@ class EngineLink:
         self._retry = Retry.endless(
             lambda why, waited: log.info("engine does not answer", seconds=waited, error=why),
         )
+        self._health: Any = health_pb2_grpc.HealthStub(channel)
+        self._answered = time.monotonic()
         self._rollout = cast(
             "rollout_pb2_grpc.RolloutServiceAsyncStub",
             rollout_pb2_grpc.RolloutServiceStub(channel),
@@ -105,14 +114,34 @@ class EngineLink:
             failures += 1
             ask = _again(ask) if progress.prompted else ask
 
+    async def silent_s(self) -> float:
+        """Seconds since the engine answered, or since the start; it is called once more now."""
+        with suppress(grpc.aio.AioRpcError):
+            await self._health.Check(health_pb2.HealthCheckRequest(), timeout=ALIVE_SECONDS)
+            self._answered = time.monotonic()
+        return time.monotonic() - self._answered
+
     async def use_of_key(self, key: str) -> pb.KeyUse.ValueType:
         """What a key is for. Waits for an engine that is away. Raises ServiceError for a key that
-        this run did not make, or TransportError."""
-        request = pb.CheckKeyRequest(key=key)
+        this run did not make, or if the engine has another tokenizer, or TransportError."""
+        request = pb.CheckKeyRequest(key=key, tokenizer=self._tokenizer)
         found: pb.CheckKeyResponse = await self._retry.answer(
             self._stub.CheckKey, request, timeout=UNARY_SECONDS
         )
         return found.use
+
+    async def conversation(self, key: str, node: int) -> pb.ConversationResponse | None:
+        """Text of a call's conversation; None if it is not kept. Raises as `use_of_key`."""
+        request = pb.ConversationRequest(key=key, node=node)
+        try:
+            found: pb.ConversationResponse = await self._retry.answer(
+                self._stub.Conversation, request, timeout=UNARY_SECONDS
+            )
+        except ServiceError as error:
+            if error.reason == reasons.ERROR_REASON_RESPONSE_NOT_FOUND:
+                return None
+            raise
+        return found
 
     async def submit(
         self, request: rollout_pb2.SubmitTasksRequest

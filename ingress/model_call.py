@@ -7,7 +7,7 @@ certain, and the end comes out when the engine has the call on disk.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from itertools import count
@@ -18,12 +18,14 @@ import structlog
 from ingress.canon import Digests, agent_label, digests_of
 from ingress.choice import Choice
 from ingress.config import ASIDE, POLICY, IngressTable
+from ingress.dialects.reading import MOST_MESSAGES
 from ingress.errors import ApiError, wrong
 from ingress.link import CallLost, EngineLink, Event, ids_message
 from ingress.metrics import Metrics, Verified
 from ingress.readers.registry import calls_required, chosen, make_reader
-from ingress.response_ids import response_id
+from ingress.response_ids import is_response, node_of, response_id
 from ingress.text.completion import Completion
+from ingress.text.kept import not_kept, read_kept, written
 from ingress.text.rendering import in_call_order
 from ingress.text.tails import PromptIds, Tails
 from ingress.text.workers import TextWorkers
@@ -37,7 +39,7 @@ from ingress.types import (
     Usage,
 )
 from toolwright.chat.tokenizer import ChatTokenizer
-from toolwright.ingress.limits import MOST_RESULT, ids_digest
+from toolwright.ingress.limits import MOST_RESULT, MOST_TEXT, ids_digest
 from toolwright.ingress.v1 import ingress_pb2 as pb
 from toolwright.process.backoff import Backoff
 
@@ -228,7 +230,14 @@ class ModelCall:
         kind = "tail" if is_tail else "fresh"
         if is_tail and attached.ids_digest and self._verifying is None:
             self._verifying = asyncio.create_task(self._verify(attached, found.token_ids))
-        return pb.Prompt(results=results, by_prefix=raw is not None, **{kind: ids})
+        prompt = pb.Prompt(results=results, by_prefix=raw is not None)
+        getattr(prompt, kind).CopyFrom(ids)
+        if self.request.keep:
+            first = max(matched if attached.kept else 0, self.request.instructions)
+            text = written(self.request.messages[first:])
+            if len(text) <= MOST_TEXT:
+                prompt.messages = text
+        return prompt
 
     async def _verify(self, attached: pb.Attached, tail: list[int]) -> None:
         """Renders the request as a whole and compares it with the ids of the call and the tail."""
@@ -250,7 +259,8 @@ class ModelCall:
             log.warning("rendered_otherwise", request=request, tail_tokens=len(tail))
 
     async def _reply(self) -> pb.Reply:
-        return pb.Reply(completions=[one.canonical() for one in self._choices])
+        keep = self.request.keep
+        return pb.Reply(completions=[one.canonical(keep=keep) for one in self._choices])
 
 
 log = structlog.get_logger("ingress")
@@ -281,22 +291,51 @@ async def prepare(
     body: bytes,
     text: Text,
     table: IngressTable,
+    link: EngineLink,
     *,
     key: str,
 ) -> ModelCall:
     """The call of a body. read: the dialect's reader of bodies. key: the trajectory's. Raises
-    ApiError."""
+    ApiError, and as `EngineLink.conversation`."""
 
-    def work(_: Tails) -> tuple[ModelRequest, Digests]:
-        try:
-            request = read(body)
-            messages = in_call_order(request.messages)
-            request = replace(request, model=request.model or POLICY, messages=messages)
-            return request, digests_of(request, text.options)
-        except RecursionError as error:
-            raise ApiError(_TOO_DEEP) from error
+    def digested(request: ModelRequest) -> tuple[ModelRequest, Digests]:
+        messages = in_call_order(request.messages)
+        request = replace(request, model=request.model or POLICY, messages=messages)
+        return request, digests_of(request, text.options)
 
-    request, digests = await text.workers.run(work, key)
+    def first(_: Tails) -> ModelRequest | tuple[ModelRequest, Digests]:
+        request = read(body)
+        return request if request.previous else digested(request)
+
+    try:
+        found = await text.workers.run(first, key)
+        if isinstance(found, ModelRequest):
+            pieces, named = await _conversation(link, key, found.previous), found
+            found = await text.workers.run(lambda _: digested(_continued(named, pieces)), key)
+    except RecursionError as error:
+        raise ApiError(_TOO_DEEP) from error
+    request, digests = found
     call = ModelCall(request, digests, text, table, key)
     _model(request.model, table.aliases)
     return call
+
+
+def _continued(request: ModelRequest, pieces: Iterable[bytes]) -> ModelRequest:
+    """The request with the messages of the response that it names. Raises ApiError for too many."""
+    lead = request.instructions
+    messages = (*request.messages[:lead], *read_kept(pieces), *request.messages[lead:])
+    if len(messages) > MOST_MESSAGES:
+        raise wrong(
+            "previous_response_id",
+            f"the conversation has {len(messages)} messages, and {MOST_MESSAGES} are the most",
+        )
+    return replace(request, messages=messages)
+
+
+async def _conversation(link: EngineLink, key: str, response: str) -> Sequence[bytes]:
+    """Kept text of the conversation that ends with a response. Raises ApiError if it is unknown."""
+    node = node_of(response)
+    found = None if node is None else await link.conversation(key, node)
+    if found is None or not is_response(response, key, found.request_digest, node or 0):
+        raise not_kept(response)
+    return found.messages

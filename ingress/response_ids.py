@@ -18,6 +18,11 @@ def response_id(key: str, request: bytes, node: int) -> str:
     return f"{digest.hexdigest()}-{node}"
 
 
+def is_response(response: str, key: str, request: bytes, node: int) -> bool:
+    """Whether the id with its prefix is the one that the call got."""
+    return response.partition("_")[2] == response_id(key, request, node)
+
+
 def node_of(response: str) -> int | None:
     """Number of the first completion of a response; None for a text that is no response's id."""
     found = _FORM.fullmatch(response)

@@ -73,7 +73,8 @@ async def served(
     token = os.environ.get(TOKEN_VARIABLE, "") if may_have_token(engine, engine) else ""
     channel = open_channel(engine, token)
     try:
-        async with IngressServer(EngineLink(channel), text, table, shared=worker) as server:
+        link = EngineLink(channel, tokenizer.hash)
+        async with IngressServer(link, text, table, shared=worker) as server:
             with _metrics_page(metrics, table.metrics_port):
                 yield server
     finally:

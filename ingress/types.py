@@ -83,6 +83,12 @@ class ModelRequest:
     """The client wants the ids of the completions."""
     raw: str | tuple[int, ...] | None = None
     """A prompt that no template renders: text, or token ids. `messages` then has it as one text."""
+    previous: str = ""
+    """Response whose conversation the messages continue; "" without one."""
+    instructions: int = 0
+    """Number of the first messages that belong to this request alone, not to its conversation."""
+    keep: bool = False
+    """Whether a later request may name the response."""
 
     @property
     def all_tools(self) -> tuple[Mapping[str, Any], ...]:

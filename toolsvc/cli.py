@@ -8,7 +8,9 @@ from toolsvc.commands.index import app as index
 from toolsvc.commands.isolation import isolation
 from toolsvc.commands.list import list_tools
 from toolsvc.commands.mcp import mcp
+from toolsvc.commands.openenv import openenv
 from toolsvc.commands.serve import serve
+from toolsvc.commands.tasks import tasks
 from toolwright.process.command_line import command_line, start
 
 app = command_line(
@@ -21,6 +23,8 @@ app.command("list")(list_tools)
 app.command()(call)
 app.command()(check)
 app.command()(mcp)
+app.command()(openenv)
+app.command()(tasks)
 app.command()(isolation)
 app.add_typer(index, name="index")
 

@@ -128,9 +128,17 @@ class JailStart:
     last process, so the agent's comes over the same socket.
     """
 
-    def __init__(self, words: Sequence[str], folder: Path, environment: Mapping[str, str]) -> None:
-        """words, environment: the agent's. folder: in which it begins. Raises OSError."""
+    def __init__(
+        self,
+        words: Sequence[str],
+        folder: Path,
+        environment: Mapping[str, str],
+        **more: str,
+    ) -> None:
+        """words, environment: the agent's. folder: in which it begins. more: what a first program
+        of another kind needs. Raises OSError."""
         given = {
+            **more,
             "argv": list(words),
             "folder": str(folder),
             "environment": dict(environment),

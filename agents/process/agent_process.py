@@ -1,4 +1,8 @@
-"""An agent's process with its keeper and its bounded output."""
+"""An agent's process with its keeper and its bounded output.
+
+The output has a pipe of its own: asyncio waits for a process until its pipes are closed, and what
+an agent left may hold this one open for ever.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +28,9 @@ EOF_S = 1.0
 class AgentProcess:
     """A started agent. `wait` returns its exit code after its last process has ended."""
 
-    def __init__(self, process: Process) -> None:
+    def __init__(self, process: Process, written: asyncio.StreamReader) -> None:
         self._process = process
+        self._written = written
         self.output = BoundedOutput()
         self._reading = asyncio.create_task(self._read())
 
@@ -40,16 +45,29 @@ class AgentProcess:
         """folder: in which it begins. stdin: a descriptor that becomes its input; None = it has no
         input. Raises OSError."""
         given = {"argv": list(words), "folder": str(folder), "stdin": stdin}
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-I", "-S", "-B", keeper.__file__, json.dumps(given)),
-            stdin=PIPE,
-            stdout=PIPE,
-            stderr=STDOUT,
-            env=environment,
-            start_new_session=True,
-            pass_fds=() if stdin is None else (stdin,),
+        ours, theirs = os.pipe()
+        written = asyncio.StreamReader()
+        reading, _ = await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(written), os.fdopen(ours, "rb", 0)
         )
-        return cls(process)
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-I", "-S", "-B", keeper.__file__, json.dumps(given)),
+                stdin=PIPE,
+                stdout=theirs,
+                stderr=STDOUT,
+                env=environment,
+                start_new_session=True,
+                pass_fds=() if stdin is None else (stdin,),
+            )
+        except BaseException:
+            reading.close()
+            raise
+        finally:
+            os.close(theirs)
+        agent = cls(process, written)
+        agent._reading.add_done_callback(lambda _: reading.close())
+        return agent
 
     @property
     def pid(self) -> int:
@@ -82,6 +100,5 @@ class AgentProcess:
         self._reading.cancel()
 
     async def _read(self) -> None:
-        assert self._process.stdout is not None
-        while data := await self._process.stdout.read(1 << 16):
+        while data := await self._written.read(1 << 16):
             self.output.add(data)

@@ -65,6 +65,10 @@ def engine(
             metavar="TIMES", min=1, help="Play once more, with a second sampler so much slower."
         ),
     ] = None,
+    workers: Annotated[
+        str | None,
+        typer.Option(metavar="N[,N]", help="Play once more with so many workers of the engine."),
+    ] = None,
     json_file: JsonFile = None,
     html: Annotated[
         Path | None, typer.Option(help="Also write a page with the timelines there.")
@@ -125,7 +129,8 @@ def engine(
         for one in chosen
         for number in numbers[one.name]
     ]
-    report = loop.run(measure(jobs, slow_sampler=slow_sampler, say=progress))
+    split = [] if workers is None else whole_numbers("--workers", workers)
+    report = loop.run(measure(jobs, slow_sampler=slow_sampler, workers=split, say=progress))
     for line in lines(report):
         typer.echo(line)
     write_json(json_file, report.to_json())

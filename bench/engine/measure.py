@@ -53,10 +53,10 @@ class EngineRow:
 
 
 async def measure(
-    jobs: Sequence[Job], *, slow_sampler: float | None, say: Say
+    jobs: Sequence[Job], *, slow_sampler: float | None, workers: Sequence[int] = (), say: Say
 ) -> Report[EngineRow]:
     """Measures one job after another. slow_sampler: also plays each job with a second sampler that
-    is so many times slower.
+    is so many times slower. workers: also plays each job with so many workers.
 
     Raises ProcessFailed or NotReady if a process fails.
     """
@@ -65,12 +65,17 @@ async def measure(
         with tempfile.TemporaryDirectory(prefix="bench-engine-") as name:
             folder = Path(name)
             async with Processes(folder / "logs") as processes:
-                rows.append(await _row(job, slow_sampler, folder, processes, say))
+                rows.append(await _row(job, slow_sampler, workers, folder, processes, say))
     return Report.of(rows, PACKAGES)
 
 
 async def _row(
-    job: Job, slow_sampler: float | None, folder: Path, processes: Processes, say: Say
+    job: Job,
+    slow_sampler: float | None,
+    workers: Sequence[int],
+    folder: Path,
+    processes: Processes,
+    say: Say,
 ) -> EngineRow:
     load, work, places = job.load, job.work, job.places
     plans = work.plans()
@@ -129,6 +134,13 @@ async def _row(
             "makespan_to_fast_alone": both.figures["makespan_s"] / run.figures["makespan_s"],
             "wrong_tokens": both.figures["wrong_tokens"],
         }
+    for number in workers:
+        say(f"{name}, engine with {number} workers: about {ideal:.0f} s")
+        split = await run_engine(
+            work, places, folder_of(f"workers-{number}"), processes,
+            samplers=[work], say=say, workers=number,
+        )  # fmt: skip
+        found.setdefault("workers", []).append({"number": number, **_compared(split, ideal, work)})
     return EngineRow(figures=found, timelines=timelines)
 
 

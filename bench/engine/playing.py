@@ -22,7 +22,7 @@ from bench.engine.loads import Beside
 from bench.engine.plan import TrajectoryPlan, Work, ideal_makespan
 from bench.engine.processes import sleeper
 from bench.engine.processes.policy import write_policy
-from bench.engine.processes.questions import admission, recipe
+from bench.engine.processes.questions import admission, admitted, recipe
 from bench.engine.processes.sampler import Stamp, begun, read_stamps
 from bench.measuring.servers import listening, log_of, module, program, serving
 from bench.measuring.spread import Spread
@@ -38,6 +38,7 @@ from toolwright.types import Status, ToolErrorKind, Trajectory
 TIMEOUT_FACTOR, TIMEOUT_S = 8, 60
 """A run fails after so many times its ideal makespan and so many seconds."""
 POLL_S = 0.1
+ADMISSION_POLL_S = 0.02
 ENOUGH = 0.99
 """Share of all places that ends the ramp-up: several samplers count in steps of a hundredth."""
 PROGRESS_S = 5.0
@@ -90,8 +91,10 @@ async def run_engine(
     *,
     samplers: Sequence[Work],
     say: Say,
+    workers: int = 0,
 ) -> PlanRun:
     """Plays all plans with an engine. samplers: one sampler each, with the rate of that work.
+    workers: of the engine.
 
     Raises ProcessFailed if a process does not start or ends by itself, and NotReady if the run
     takes much too long.
@@ -124,19 +127,26 @@ async def run_engine(
     before = {name: cpu_seconds(roots) for name, roots in pids.items()}
     bench_before = time.process_time()
     engine = await processes.start(
-        program(f"engine-{folder.name}", "engine", "serve", str(folder / "recipe.toml"))
-    )
+        program(
+            f"engine-{folder.name}", "engine", "serve", str(folder / "recipe.toml"),
+            "--workers", str(workers),
+        )
+    )  # fmt: skip
     await listening(processes, engine, [engine_port])
     lag = LagReader(metrics_port)
     limit = TIMEOUT_S + TIMEOUT_FACTOR * ideal_makespan(plans, places)
+    start = asyncio.create_task(_cpu_at_admission(engine))
     try:
         leases, ramped_ns, ended_ns = await processes.while_alive(
             _consume(work, places, engine_port, playing, lag, limit, say)
         )
     except TimeoutError as error:
         raise NotReady(engine.failed(f"was not done after {limit:.0f} s")) from error
+    finally:
+        start.cancel()  # it has ended if the run has
     cpu, threads = cpu_seconds([engine.pid]), thread_seconds(engine.pid)
     began_ns, start_cpu_ns = admission(log_of(engine))
+    start_cpu = start.result() if workers else start_cpu_ns / 1e9
     last = await lag.read()
     used = {name: cpu_seconds(roots) - before[name] for name, roots in pids.items()}
     used["bench"] = time.process_time() - bench_before
@@ -155,7 +165,7 @@ async def run_engine(
             "makespan_s": (ended_ns - began_ns) / 1e9,
             "ramp_up_s": (ramped_ns - began_ns) / 1e9,
             "cpu_s": {
-                "engine": cpu - start_cpu_ns / 1e9, "engine_start": start_cpu_ns / 1e9, **used,
+                "engine": cpu - start_cpu, "engine_start": start_cpu, **used,
             },
             "engine_threads_cpu_s": threads[:MOST_THREADS],
             "rss_mb": peak / 2**20,
@@ -166,6 +176,13 @@ async def run_engine(
             **_calls(records),
         },
     )  # fmt: skip
+
+
+async def _cpu_at_admission(engine: Running) -> float:
+    """CPU seconds of an engine and its workers soon after the begin of admission."""
+    while not admitted(log_of(engine)):  # noqa: ASYNC110
+        await asyncio.sleep(ADMISSION_POLL_S)  # a log has no event
+    return cpu_seconds([engine.pid])
 
 
 async def _start_sampler(

@@ -115,6 +115,12 @@ def remarks(row: EngineRow) -> Iterable[str]:
             f"{slow['makespan_to_fast_alone']:.2f} times the makespan of the fast one alone, "
             f"{slow['wrong_tokens']} wrong tokens"
         )
+    texts += [
+        f"with {one['number']} workers: makespan {one['makespan_s']:.1f} s, "
+        f"{one['makespan_ratio']:.3f} of the best; CPU ms a trajectory "
+        f"{one['cpu_ms_per_trajectory']:.2f}, {one['wrong_tokens']} wrong tokens"
+        for one in found.get("workers", ())
+    ]
     if "paper" in found:
         barriers, paper = found["barriers"], found["paper"]
         texts.append(

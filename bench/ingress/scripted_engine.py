@@ -42,6 +42,11 @@ class ScriptedNode:
     finished: pb.Finished
     parent: int | None
     """Node whose ids the prompt goes on from."""
+    call: ScriptedCall
+    text: bytes
+    """Its message, if the call's text is kept."""
+    text_after: int | None
+    """Node whose text comes before the call's."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -80,6 +85,8 @@ class ScriptedEngine(ingress_pb2_grpc.IngressServiceServicer):
     begun: asyncio.Event = field(default_factory=asyncio.Event)
     """The first prompt is here."""
     reports: list[pb.ReportRequest] = field(default_factory=list)
+    over: bool = False
+    """The run is over."""
     tasks: list[trajectory_pb2.Task] = field(default_factory=list)
     """Tasks that Take gives, the last one first."""
     ended: list[pb.EndedRequest] = field(default_factory=list)
@@ -122,9 +129,19 @@ class ScriptedEngine(ingress_pb2_grpc.IngressServiceServicer):
             await abort(context, _no_key())
         return pb.CheckKeyResponse(use=pb.KEY_USE_CALLS)
 
+    async def Conversation(
+        self, request: pb.ConversationRequest, context: Any
+    ) -> pb.ConversationResponse:
+        found = self._text(request.node) if request.node < len(self.nodes) else None
+        if found is None:
+            reason = reasons.ERROR_REASON_RESPONSE_NOT_FOUND
+            await abort(context, ServiceError(reason, "the text is not kept"))
+        digest = self.nodes[request.node].call.ask.request_digest
+        return pb.ConversationResponse(request_digest=digest, messages=found)
+
     async def Take(self, request: pb.TakeRequest, context: Any) -> pb.TakeResponse:
         if not self.tasks:
-            return pb.TakeResponse()
+            return pb.TakeResponse(over=self.over)
         return pb.TakeResponse(
             key=min(self.keys), reward_key=min(self.reward_keys, default=""), task=self.tasks.pop()
         )
@@ -172,8 +189,10 @@ class ScriptedEngine(ingress_pb2_grpc.IngressServiceServicer):
             attached.node, attached.matched = parent, matched
             attached.turn_ended = self._ends(prefix)
             attached.ids_digest = ids_digest(prefix) if ask.verify else b""
+            attached.kept = self._text(parent) is not None
             attached.tokens, attached.room = len(prefix), self.context - len(prefix)
         yield pb.GenerateResponse(attached=attached)
+        text_after = parent if attached.kept else None
         prompt = (await anext(requests)).prompt
         number = len(self.calls)
         self.calls.append(ScriptedCall(ask=ask, prompt=prompt))
@@ -205,10 +224,25 @@ class ScriptedEngine(ingress_pb2_grpc.IngressServiceServicer):
                     reasoning=canonical.reasoning,
                     finished=whole,
                     parent=parent if prompt.HasField("tail") or prompt.by_prefix else None,
+                    call=self.calls[number],
+                    text=canonical.message,
+                    text_after=text_after,
                 )
             )
         self._replies[ask.request_digest] = finished
         yield pb.GenerateResponse(durable=pb.Durable())
+
+    def _text(self, number: int) -> list[bytes] | None:
+        """Text of a conversation; None if it is not kept."""
+        found = list[bytes]()
+        at: int | None = number
+        while at is not None:
+            node = self.nodes[at]
+            if not node.call.prompt.HasField("messages"):
+                return None
+            found += [node.text, node.call.prompt.messages]
+            at = node.text_after
+        return found[::-1]
 
     def _match(self, ask: pb.Ask) -> tuple[int | None, int]:
         """The deepest call in the request's chain, and the number of its messages; the later call

@@ -66,15 +66,16 @@ class Totals:
 
 
 def results(
-    seeds: Sequence[int], *, jobs: int, shrink: bool = True
+    seeds: Sequence[int], *, jobs: int, workers: int = 0, shrink: bool = True
 ) -> Generator[Result, None, None]:
-    """Each schedule's result, in the order of the seeds. Close the iterator to stop early."""
+    """Each schedule's result, in the order of the seeds. Close the iterator to stop early. workers:
+    of the engine."""
     chunks = [seeds[start : start + CHUNK] for start in range(0, len(seeds), CHUNK)]
     before = os.environ.get(HASH_SEED)
     os.environ[HASH_SEED] = "0"
     try:
         with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-            pending = [pool.submit(_played, chunk, shrink) for chunk in chunks]
+            pending = [pool.submit(_played, chunk, workers, shrink) for chunk in chunks]
             try:
                 for future in pending:
                     yield from future.result()
@@ -101,13 +102,13 @@ def _studio() -> Studio:
 _KEPT: list[object] = []
 
 
-def _played(seeds: Sequence[int], shrink: bool) -> list[Result]:
-    return [played(_studio(), seed, shrink=shrink) for seed in seeds]
+def _played(seeds: Sequence[int], workers: int, shrink: bool) -> list[Result]:
+    return [played(_studio(), seed, workers=workers, shrink=shrink) for seed in seeds]
 
 
-def played(place: Studio, seed: int, *, shrink: bool) -> Result:
+def played(place: Studio, seed: int, *, workers: int = 0, shrink: bool) -> Result:
     """One schedule's result. shrink: look for the shortest list of faults of a failure."""
-    began, schedule = time.process_time(), schedule_of(seed)
+    began, schedule = time.process_time(), schedule_of(seed, workers)
     found = outcome(place, schedule)
     cpu_s = time.process_time() - began
     failure = found.failure

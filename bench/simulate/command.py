@@ -23,6 +23,9 @@ def simulate(
     schedules: Annotated[int, typer.Option(help="Schedules to play.", min=1)] = 1000,
     seed: Annotated[int, typer.Option(help="Seed of the first one; the next has one more.")] = 0,
     jobs: Annotated[int, typer.Option(help="Processes that play.", min=1)] = 2,
+    workers: Annotated[
+        int, typer.Option(help="Workers of the engine, with faults of their own.", min=0)
+    ] = 0,
     only: Annotated[
         int | None, typer.Option(metavar="SEED", help="Play this one schedule and print it.")
     ] = None,
@@ -64,25 +67,26 @@ def simulate(
     Examples:
         bench simulate
         bench simulate --schedules 5000 --jobs 2
+        bench simulate --workers 2
         bench simulate --only 57
         bench simulate --only 57 --faults 1,4 --log
     """
     if history is not None and (history.is_dir() or not history.parent.is_dir()):
         raise typer.BadParameter(f"--history {history}: name a file in a folder that is there")
     if only is not None:
-        raise typer.Exit(_play_one(only, faults, history=history, log=log))
+        raise typer.Exit(_play_one(only, workers, faults, history=history, log=log))
     if faults is not None or history is not None or log:
         raise typer.BadParameter("--faults, --history and --log need --only SEED")
-    raise typer.Exit(_play_many(range(seed, seed + schedules), jobs, note=mutant_note))
+    raise typer.Exit(_play_many(range(seed, seed + schedules), jobs, workers, note=mutant_note))
 
 
-def _play_many(seeds: range, jobs: int, *, note: bool) -> int:
+def _play_many(seeds: range, jobs: int, workers: int, *, note: bool) -> int:
     from contextlib import closing
 
     from bench.simulate.campaign import Totals, results
 
     totals, began, said = Totals(), time.monotonic(), time.monotonic()
-    with closing(results(seeds, jobs=jobs, shrink=not note)) as every:
+    with closing(results(seeds, jobs=jobs, workers=workers, shrink=not note)) as every:
         for result in every:
             totals.add(result)
             failure = result.failure
@@ -91,7 +95,7 @@ def _play_many(seeds: range, jobs: int, *, note: bool) -> int:
                 print(f"found after {number} schedules: {failure.invariant} (seed {result.seed})")
                 return 1
             if failure is not None:
-                print(report(result.seed, failure), flush=True)
+                print(report(result.seed, failure, workers), flush=True)
             if time.monotonic() - said > SAY_S:
                 said = time.monotonic()
                 print(_progress(totals, len(seeds), said - began), file=sys.stderr, flush=True)
@@ -102,7 +106,7 @@ def _play_many(seeds: range, jobs: int, *, note: bool) -> int:
     return 1 if totals.failures else 0
 
 
-def _play_one(seed: int, keep: str | None, *, history: Path | None, log: bool) -> int:
+def _play_one(seed: int, workers: int, keep: str | None, *, history: Path | None, log: bool) -> int:
     import os
 
     from bench.simulate.campaign import HASH_SEED
@@ -115,7 +119,7 @@ def _play_one(seed: int, keep: str | None, *, history: Path | None, log: bool) -
     from bench.simulate.schedule import schedule_of
     from bench.simulate.verdict import outcome, shortest
 
-    whole = schedule_of(seed)
+    whole = schedule_of(seed, workers)
     schedule = whole if keep is None else whole.with_faults(_kept(whole.faults, keep))
     print(f"seed {seed}: {schedule.workload}")
     print("\n".join(_numbered(whole, schedule.faults)) or "  no faults")
@@ -161,11 +165,12 @@ def _numbered(schedule: Schedule, faults: Iterable[PlannedFault]) -> list[str]:
     return [f"  {schedule.faults.index(fault)}: {fault}" for fault in faults]
 
 
-def report(seed: int, failure: Failure) -> str:
+def report(seed: int, failure: Failure, workers: int = 0) -> str:
     """A failure for people: the promise, the events around it, its faults, how to play it again."""
     from bench.simulate.schedule import schedule_of
 
-    schedule = schedule_of(seed)
+    schedule = schedule_of(seed, workers)
+    of = f" --workers {workers}" if workers else ""
     short = failure.faults if failure.shrunken is None else failure.shrunken
     numbers = ",".join(str(schedule.faults.index(fault)) for fault in short)
     return "\n".join(
@@ -173,7 +178,7 @@ def report(seed: int, failure: Failure) -> str:
             f"seed {seed}: {failure.text}",
             f"  it takes {len(short)} of {len(failure.faults)} faults:",
             *_numbered(schedule, short),
-            f"  play it again: bench simulate --only {seed} --faults '{numbers}'",
+            f"  play it again: bench simulate --only {seed}{of} --faults '{numbers}'",
         )
     )
 

@@ -5,6 +5,7 @@ Pure. The list of faults can be shortened and played again with the same workloa
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum, auto
 from random import Random
@@ -51,12 +52,20 @@ class Kind(StrEnum):
     """The learner is killed, and ends again after each of its next `target` publishes."""
     LEARNER_STALLS = auto()
     """The learner leases nothing."""
+    WORKER_KILL = auto()
+    """Worker `target` of the engine is gone; the engine starts another one."""
+    CREW_CUT = auto()
+    """Every stream between the engine and its workers breaks once."""
+    CREW_HANG = auto()
+    """Nothing passes between the engine and its workers, and neither notices."""
 
 
 ON_SERVERS = (
     Kind.SAMPLER_KILL, Kind.SAMPLER_CUT, Kind.SAMPLER_FLAKY, Kind.SAMPLER_HANG, Kind.SAMPLER_SLOW,
     Kind.SAMPLER_REFUSES, Kind.PUBLISH_BREAKS,
 )  # fmt: skip
+ON_WORKERS = (Kind.WORKER_KILL, Kind.WORKER_KILL, Kind.CREW_CUT, Kind.CREW_HANG)
+"""Faults of a schedule with workers, beside the others."""
 WEIGHTS = {
     Kind.ENGINE_KILL: 9, Kind.HOST_KILL: 3, Kind.TOOLS_CUT: 2, Kind.ANSWERS_LOST: 2,
     Kind.SAMPLER_CUT: 3, Kind.SAMPLER_FLAKY: 3, Kind.SAMPLER_KILL: 4, Kind.SAMPLER_HANG: 2,
@@ -74,6 +83,7 @@ AT_MOMENTS = {
     Kind.LEARNER_KILL: ("Publishing", "Trained"),
     Kind.LEARNER_LOOPS: ("Acknowledged",),
     Kind.SAMPLER_KILL: ("Publishing", "Loaded", "Sampled"),
+    Kind.WORKER_KILL: ("Effect", "Dispatched", "Sampled", "SessionOpened", "Loaded"),
 }
 """Events after which a fault is most likely to find a bug: a kill may lose what tool host or
 learner know; a learner with a checkpoint opens lineages at one step."""
@@ -88,6 +98,7 @@ LONGEST_S = {
     Kind.SAMPLER_FLAKY: 30.0,
     Kind.DISK_FULL: 40.0,
     Kind.HOST_KILL: 30.0,
+    Kind.CREW_HANG: 30.0,
 }
 """Longest duration of a fault; 10 s where it is not named."""
 
@@ -162,6 +173,8 @@ class Workload:
     """Share of rows that are no tasks."""
     unfit_rows: float
     """Share of tasks that the tool refuses."""
+    workers: int = 0
+    """Workers of the engine; 0 = it rolls out itself."""
 
     @property
     def sampler_patience_s(self) -> float:
@@ -190,12 +203,19 @@ class Schedule:
         return replace(self, faults=faults)
 
 
-def schedule_of(seed: int) -> Schedule:
-    """The schedule of a seed."""
+def schedule_of(seed: int, workers: int = 0) -> Schedule:
+    """The schedule of a seed. workers: of the engine; with some, the same schedule has faults of
+    workers too."""
     dice = Random(f"schedule {seed}")
     workload = _workload(seed, dice)
     count = min(int(dice.expovariate(1 / 4.5)), 10)
-    faults = tuple(_fault(workload, dice) for _ in range(count))
+    kinds = [kind for kind in Kind if kind not in ON_WORKERS]
+    drawn = [kind for kind in kinds for _ in range(WEIGHTS.get(kind, 1))]
+    faults = tuple(_fault(workload, dice, drawn) for _ in range(count))
+    if workers:
+        dice = Random(f"workers {seed}")
+        workload = replace(workload, workers=workers)
+        faults += tuple(_fault(workload, dice, ON_WORKERS) for _ in range(dice.randint(1, 4)))
     return Schedule(seed=seed, workload=workload, faults=faults)
 
 
@@ -239,8 +259,7 @@ def _workload(seed: int, dice: Random) -> Workload:
     )
 
 
-def _fault(workload: Workload, dice: Random) -> PlannedFault:
-    kinds = [kind for kind in Kind for _ in range(WEIGHTS.get(kind, 1))]
+def _fault(workload: Workload, dice: Random, kinds: Sequence[Kind]) -> PlannedFault:
     kind = dice.choice(kinds)
     longest = LONGEST_S.get(kind, 10.0)
     after = dice.choice(list(MOMENTS)) if dice.random() < 0.75 else ""
@@ -262,6 +281,8 @@ def _fault(workload: Workload, dice: Random) -> PlannedFault:
 def _target(kind: Kind, workload: Workload, dice: Random) -> int:
     if kind is Kind.LEARNER_LOOPS:
         return dice.randint(2, 5)
+    if kind is Kind.WORKER_KILL:
+        return dice.randrange(workload.workers)
     return dice.randrange(workload.servers) if kind in ON_SERVERS else 0
 
 

@@ -28,7 +28,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 SAMPLER = "sampler"
 TABLES = {
     "memory": ("grpc:{}", MEMORY_ADDRESS),
-    "ingress": ("http://{}/health", INGRESS_ADDRESS),
+    "ingress": ("http://{}/v1/models", INGRESS_ADDRESS),  # /health wants an engine
     "agents": ("grpc:{}", AGENTS_ADDRESS),
 }
 """Tables whose process `toolwright run` starts as TABLE serve: (`ready`, usual address)."""

@@ -4,11 +4,13 @@ Invariants
 - Every folder under `recipes/` with a recipe.toml or a chat.toml is listed, and so is one in a
   family's folder (`verltool/math`); nothing is listed by hand.
 - What a recipe's runs made (its run folder, models, warm policies) and caches are not copied.
+- A recipe that uses files of another one names the command that copies that one beside it.
 - A folder with something in it is never written into.
 """
 
 from __future__ import annotations
 
+import re
 import shlex
 import shutil
 import tomllib
@@ -29,6 +31,7 @@ RECIPES = ("recipe.toml", "chat.toml")
 """Files of which a recipe's folder has one; the first is the one to run."""
 FOLDERS = ("*", "*/*")
 """Where recipes lie below `recipes/`: by themselves, or in the folder of a family."""
+_NEIGHBOUR = re.compile(r"(?<![\w./])\.\./(\w+)")
 MADE = (("run", "folder"), ("sft", "output"), ("render", "output"))
 """Keys of a recipe that name what a run makes, beside `makes` under [[console.prepare]]."""
 
@@ -60,7 +63,7 @@ def init(
     """Copy a recipe's folder to begin a run of your own, or list the recipes.
 
     A recipe's folder stands alone: the recipe, its questions, tools and reward, and a README that
-    says what to replace. `starter` is the smallest.
+    says what to replace. `starter` is the smallest, `outside` trains an agent that you have.
     """
     try:
         if name is None:
@@ -100,6 +103,7 @@ def listing(recipes: list[Known]) -> Iterator[str]:
         yield f"{one.name:{width}}  {one.about}"
     yield ""
     yield f"{'':{width}}  toolwright init starter my-run  copies one"
+    yield f"{'':{width}}  toolwright init outside my-run  copies one that trains an agent of yours"
 
 
 def chosen(name: str) -> Known:
@@ -143,6 +147,9 @@ def what_now(folder: Path) -> Iterator[str]:
     name = next((name for name in RECIPES if (folder / name).exists()), RECIPES[0])
     file = shlex.quote(str(folder / name))
     yield f"{folder / 'README.md'} says what to replace first. Next:"
+    for other in _neighbours(folder):
+        beside_it = shlex.quote(str(folder.parent / other))
+        yield f"  toolwright init {other} {beside_it}    # it uses files of that one"
     if sampler_home.find() is None:
         yield "  toolwright install-sampler    # once: SGLang for this machine's CPU"
     yield f"  toolwright run {file}"
@@ -173,6 +180,14 @@ def _made(folder: Path) -> Iterator[Path]:
                 yield (folder / name).resolve()
         if names[0]:
             yield beside((folder / names[0]).resolve())
+
+
+def _neighbours(folder: Path) -> list[str]:
+    """Recipes whose folders a recipe's files name as ../NAME, and that are not there."""
+    texts = (file.read_text(encoding="utf-8") for file in folder.glob("*.toml"))
+    named = {name for text in texts for name in _NEIGHBOUR.findall(text)}
+    ours = {one.name for one in known()}
+    return sorted(name for name in named & ours if not (folder.parent / name).exists())
 
 
 def _table(tables: Mapping[str, Any], name: str) -> Mapping[str, Any]:

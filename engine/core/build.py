@@ -6,7 +6,7 @@ Only `tools_of` starts processes, and it ends them again.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from inspect import signature
 from pathlib import Path
 
@@ -143,11 +143,15 @@ def build_tools(
     but: Collection[str] = (),
     patience_s: float = math.inf,
     connect: Connect | None = None,
+    life: str = "",
+    started: Mapping[str, str] | None = None,
 ) -> ToolServices:
     """Clients for the [tools.*] tables that the tasks use; a task that names no tables uses all.
 
     but: tables that are left out. patience_s: longest time to wait for an unreachable service, in
-    seconds. connect: as for `Service`. Raises StartupError if a TLS file cannot be used.
+    seconds. connect: as for `Service`. life: as for `Leases`. started: addresses of the services
+    under `serve` that another process has started; None = this one starts them. Raises StartupError
+    if a TLS file cannot be used.
     """
     shared = recipe.shared
     tables = {name: shared.tools[name] for name in shared.used_tools if name not in but}
@@ -160,7 +164,7 @@ def build_tools(
             traces=shared.run.traces,
         )
         for name, table in tables.items()
-        if table.serve
+        if table.serve and started is None
     }
     resolved = {
         name: table.model_copy(
@@ -170,6 +174,7 @@ def build_tools(
                 if (file := getattr(table, field)) is not None
             }
             | {"patience_s": min(table.patience_s, patience_s)}
+            | ({"service": started[name]} if started and name in started else {})
         )
         for name, table in tables.items()
     }
@@ -177,7 +182,7 @@ def build_tools(
         name: [tool for tool in task.tools or shared.tools if tool in tables]
         for name, task in shared.each_task.items()
     }
-    return ToolServices(resolved, owner, processes, of_task, connect=connect)
+    return ToolServices(resolved, owner, processes, of_task, connect=connect, life=life)
 
 
 async def tools_of(recipe: Recipe) -> list[ToolSpec]:

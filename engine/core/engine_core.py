@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -44,6 +44,20 @@ from engine.core.tools.services import ToolServices
 from engine.errors import StartupError
 from engine.types import Codec, ToolSpec
 from toolwright.recipe import Recipe, task_key
+from toolwright.recipe import Sampler as SamplerTable
+
+
+class MakePool(Shape):
+    """The constructor of `SamplerPool`, or of a kind of it."""
+
+    def __call__(
+        self,
+        table: SamplerTable,
+        codec: Codec,
+        *,
+        vocab_size: int,
+        connect: ConnectSampler | None = None,
+    ) -> SamplerPool: ...
 
 
 class PolicyCodec(Codec, Shape):
@@ -89,11 +103,12 @@ class EngineCore:
         *,
         connect_sampler: ConnectSampler | None = None,
         connect_tools: ConnectTools | None = None,
+        make_pool: MakePool = SamplerPool,
     ) -> None:
         """Raises StartupError for a protocol, reward or policy folder that cannot be used.
 
         stack: closes the parts. connect_sampler, connect_tools: replace HTTP and gRPC, for the
-        simulator.
+        simulator. make_pool: makes the pool of SGLang servers.
         """
         self.recipe = recipe
         self.codec = policy_codec(recipe)
@@ -109,12 +124,13 @@ class EngineCore:
         self._stack = stack
         self._connect_sampler = connect_sampler
         self._connect_tools = connect_tools
+        self._make_pool = make_pool
 
     async def open_pool(self) -> SamplerPool:
         """Opens the SGLang servers, which accept publishes. Raises StartupError if no server
         answers, or if a server takes shorter prompts than the limits allow."""
         table = self.recipe.shared.sampler
-        pool = SamplerPool(
+        pool = self._make_pool(
             table, self.codec, vocab_size=self.codec.vocab_size, connect=self._connect_sampler
         )
         await self._open(pool)
@@ -147,14 +163,22 @@ class EngineCore:
         self.sampler = pool
 
     async def open_tools(
-        self, owner: str, *, wait_until_up: bool = False
+        self,
+        owner: str,
+        *,
+        wait_until_up: bool = False,
+        life: str = "",
+        started: Mapping[str, str] | None = None,
     ) -> dict[str, list[ToolSpec]]:
         """Opens the tool services. Returns the tools of each service by its name.
 
         owner: the same in every life of the program. wait_until_up: whether to wait for an
-        unreachable service. Raises StartupError if a service does not answer or lacks a tool.
+        unreachable service. life, started: as for `build_tools`. Raises StartupError if a service
+        does not answer or lacks a tool.
         """
-        self.tools = build_tools(self.recipe, owner, connect=self._connect_tools)
+        self.tools = build_tools(
+            self.recipe, owner, connect=self._connect_tools, life=life, started=started
+        )
         self._stack.push_async_callback(self.tools.close)
         return await self.tools.open(wait_until_up=wait_until_up)
 

@@ -17,8 +17,10 @@ class TimeLimit:
     `stop` and `go_on` may be called at any time, also before and after the block.
     """
 
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
+    def __init__(self, seconds: float, *, spent: float = 0.0) -> None:
+        """spent: seconds that have counted before the block."""
+        self._seconds = max(0.001, seconds - spent)
+        self._before = spent
         self._timeout = asyncio.timeout(None)
         self._inside = False
         self._outages = 0
@@ -44,6 +46,12 @@ class TimeLimit:
     ) -> None:
         self._inside = False
         await self._timeout.__aexit__(kind, error, traceback)
+
+    @property
+    def spent(self) -> float:
+        """Seconds that have counted, those before the block included. Only inside the block."""
+        at = self._stopped_at if self._outages else loop_now()
+        return self._before + self._seconds - (self._end - at)
 
     def stop(self, since: float) -> None:
         """Stops the clock for an outage that began at `since`, on the event loop's clock. Outages

@@ -12,7 +12,9 @@ import contextlib
 import signal
 from collections.abc import Coroutine, Mapping
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import structlog
@@ -39,7 +41,18 @@ from engine.serving.admission.mixing import Mixture
 from engine.serving.admission.places import Places
 from engine.serving.admission.submitted import Submissions, SubmittedTasks
 from engine.serving.admission.train import TrainLane
+from engine.serving.crew.crew_service import CrewServicer
 from engine.serving.crew.in_process import InProcessCrew
+from engine.serving.crew.remote_crew import RemoteCrew
+from engine.serving.crew.statistics import (
+    WorkerStatistics,
+    attempts_in_all,
+    samplers_in_all,
+    tools_in_all,
+)
+from engine.serving.crew.unfit_recipes import refuse_workers
+from engine.serving.crew.worker_process import WorkerProcess
+from engine.serving.crew.workers import Workers, WorkersSetup
 from engine.serving.delivery.claims import Claims
 from engine.serving.delivery.delivery import Delivery
 from engine.serving.delivery.evaluated import EvaluationDelivery
@@ -62,11 +75,14 @@ from engine.serving.telemetry.metrics import Metrics
 from engine.serving.telemetry.page import metrics_page
 from engine.serving.telemetry.progress import EngineProgress
 from engine.serving.telemetry.traces import Traces, traces_of
+from toolwright.crew.v1 import crew_pb2
+from toolwright.crew.v1.crew_pb2_grpc import add_CrewServiceServicer_to_server
 from toolwright.ingress.v1 import ingress_pb2, ingress_pb2_grpc
 from toolwright.model.beginning import first_policy, leave_fork
 from toolwright.model.fingerprint import fingerprint
 from toolwright.policy.v1 import policy_pb2, policy_pb2_grpc
 from toolwright.process.metrics_page import port_fault
+from toolwright.process.sockets import folder_for_sockets
 from toolwright.recipe import SUBMITTED, Recipe, refuse_open_ports
 from toolwright.rollout.v1 import rollout_pb2, rollout_pb2_grpc
 from toolwright.rpc.auth import tokens_here
@@ -81,13 +97,16 @@ Sources = Mapping[str, TaskSource | SubmittedTasks]
 """The sources of the recipe's tasks, by the tasks' names."""
 
 
-async def serve(recipe: Recipe, fork: Path | None = None) -> None:
-    """`engine serve`: writes the resolved recipe and the log into the run's folder, and serves."""
+async def serve(recipe: Recipe, fork: Path | None = None, workers: int = 0) -> None:
+    """`engine serve`: writes the resolved recipe and the log into the run's folder, and serves.
+
+    workers: processes that roll out; 0 = this one does.
+    """
     refuse_open_ports(recipe)
     refuse_api(recipe, "`engine serve`")
     table = recipe.table("engine", EngineTable)
     log_to(recipe.make_run_folder() / "engine.jsonl")
-    await Engine(recipe, table, fork=fork).run()
+    await Engine(recipe, table, fork=fork, workers=workers).run()
 
 
 class Engine:
@@ -99,9 +118,16 @@ class Engine:
         table: EngineTable,
         *,
         fork: Path | None = None,
+        workers: int = 0,
         seams: Seams | None = None,
     ) -> None:
-        """fork: folder of another run, whose newest weights this run begins with."""
+        """fork: folder of another run, whose newest weights this run begins with. workers:
+        processes that roll out; 0 = this one does. Raises StartupError for a recipe that takes no
+        workers."""
+        if workers:
+            refuse_workers(recipe)
+        self._number_of_workers = workers
+        self._workers: Workers | None = None
         self._recipe = recipe = recipe.counted()
         self._table = table
         self._fork = fork
@@ -142,7 +168,11 @@ class Engine:
             self._feed.add("draining")
         self.status.draining = True
         self._lane.drain()
+        if self._workers is not None:
+            self._workers.drain()
         await self._evaluation.stop()
+        if self._agents is not None:
+            self._agents.drain()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._drained.wait()
@@ -193,9 +223,12 @@ class Engine:
         # Not earlier: a refused start must not rename the settings of the run.
         recipe.write_resolved("engine", self._table)
         if any(task.agent for task in shared.each_task.values()):
-            self._agents = Agents(Keys(await self.journal.secret()), self.journal.durable)
+            keys = Keys(await self.journal.secret())
+            self._agents = Agents(keys, self.journal.durable, self.journal.calls_of)
         self._pool = await self._open_neighbours()
         places = Places(self._table.max_concurrent)
+        if self._number_of_workers:
+            self._workers = await self._open_workers(stack, self._number_of_workers)
         crews = {name: self._crew(name, task, places) for name, task in core.tasks.items()}
         sampling = build_sampling(recipe)
         self._evaluated = EvaluationDelivery(self.journal, keep=self._table.evaluation.keep)
@@ -269,8 +302,45 @@ class Engine:
                 self._progress.show(f"warning: {doubt}")
         return pool
 
-    def _crew(self, name: str, task: TaskCore, places: Places) -> InProcessCrew:
+    async def _open_workers(self, stack: AsyncExitStack, number: int) -> Workers:
+        """The service of the workers, which start with the work."""
+        folder = stack.enter_context(
+            TemporaryDirectory(prefix="toolwright-", dir=folder_for_sockets())
+        )
+        address, crew = f"unix:{folder}/crew.sock", self._seams.crew
+        workers = Workers(
+            number,
+            WorkersSetup(
+                recipe=self._recipe.resolved("engine", self._table),
+                owner=self.journal.owner,
+                boot=self.journal.boot,
+                run_folder=self._recipe.run_folder,
+            ),
+            make=partial(WorkerProcess, address) if crew is None else crew.make,
+            journal=self.journal,
+            tools=self._core.tools,
+            fleet=self._pool,
+            happened=self._feed.add,
+        )
+        servicer = CrewServicer(workers)
+        if crew is not None:
+            crew.serve(servicer)
+            return workers
+        server = Server(address)
+        server.add(_CREW, partial(add_CrewServiceServicer_to_server, servicer))
+        await server.start()
+        stack.push_async_callback(server.stop, 1.0)
+        return workers
+
+    def _crew(self, name: str, task: TaskCore, places: Places) -> InProcessCrew | RemoteCrew:
         own = task.recipe.shared
+        if self._workers is not None:
+            return RemoteCrew(
+                task=name,
+                rollout_context=self._core.rollout_context(name),
+                workers=self._workers,
+                places=places,
+            )
         outside = None
         if own.task.agent is not None and self._agents is not None:
             outside = self._agents.of_task(own.task.agent)
@@ -326,15 +396,19 @@ class Engine:
             evaluation=self._evaluation,
             publisher=self._publisher,
             delivery=self._delivery,
-            pool=self._pool,
-            services=self._core.tools,
+            samplers=lambda: samplers_in_all(self._pool.statistics(), self._worker_statistics),
+            services=lambda: tools_in_all(self._core.tools.statistics(), self._worker_statistics),
             journal=self.journal,
-            failures=self._core.failures,
+            failures=lambda: attempts_in_all(self._core.failures, self._worker_statistics),
             metrics=self.metrics,
             progress=self._progress,
             submissions=self._submissions,
             agents=self._agents,
         )
+
+    @property
+    def _worker_statistics(self) -> list[WorkerStatistics]:
+        return [] if self._workers is None else self._workers.statistics
 
     async def _source(self, name: str, task: TaskCore) -> TaskSource | SubmittedTasks:
         """The source of a task's training tasks. Raises StartupError if the first tasks yield no
@@ -367,7 +441,7 @@ class Engine:
 
     async def _work(self, server: Server) -> None:
         async with self._core.kept_alive(self._evaluation.watch(), *self._watch(server)):
-            lane = asyncio.create_task(self._lane.run())
+            lane = asyncio.create_task(self._admit())
             stop = asyncio.create_task(self._stop.wait())
             try:
                 await asyncio.wait({lane, stop}, return_when=asyncio.FIRST_COMPLETED)
@@ -389,13 +463,23 @@ class Engine:
                 for task in (lane, stop):
                     task.cancel()
                 await asyncio.gather(lane, stop, return_exceptions=True)
+                if self._workers is not None:
+                    await self._workers.stop()
             if not lane.cancelled():
                 lane.result()
+
+    async def _admit(self) -> None:
+        """Runs the train lane, once the workers are ready."""
+        if self._workers is not None:
+            await self._workers.all_ready.wait()
+        await self._lane.run()
 
     def _watch(self, server: Server) -> list[Coroutine[Any, Any, None]]:
         """Coroutines that run beside the work, once the start is done."""
         gc_policy.settle()
+        workers = [] if self._workers is None else [self._workers.run()]
         return [
+            *workers,
             self.metrics.loop_lag.run(),
             self._report(server),
             gc_policy.collect(lambda: self._lane.running + self._evaluation.running),
@@ -477,9 +561,12 @@ class Engine:
         if self._agents is None:
             raise ValueError("no task of this engine has outside agents")
         codec = self._core.codec
-        return IngressServicer(self._agents, codec, codec.vocab_size)
+        return IngressServicer(
+            self._agents, codec, codec.vocab_size, codec.hash, lambda: self.status.over
+        )
 
 
 _ROLLOUT = rollout_pb2.DESCRIPTOR.services_by_name["RolloutService"].full_name
 _INGRESS = ingress_pb2.DESCRIPTOR.services_by_name["IngressService"].full_name
+_CREW = crew_pb2.DESCRIPTOR.services_by_name["CrewService"].full_name
 _POLICY = policy_pb2.DESCRIPTOR.services_by_name["PolicyService"].full_name

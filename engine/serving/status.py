@@ -5,12 +5,11 @@ It reads the counters of the parts and owns no counter. Nothing here changes wha
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Callable, Mapping
 from shutil import disk_usage
 from typing import Any
 
-from engine.core.sampler.pool import SamplerPool
-from engine.core.tools.services import ToolServices
+from engine.core.tools.link.counts import ServiceStatistics
 from engine.serving.admission.submitted import Submissions
 from engine.serving.admission.train import TrainLane
 from engine.serving.delivery.delivery import Delivery
@@ -37,17 +36,18 @@ class EngineStatus:
         evaluation: EvaluationLane,
         publisher: Publisher,
         delivery: Delivery,
-        pool: SamplerPool,
-        services: ToolServices,
+        samplers: Callable[[], Mapping[str, Mapping[str, Any]]],
+        services: Callable[[], Mapping[str, ServiceStatistics]],
         journal: Journal,
-        failures: Counter[str],
+        failures: Callable[[], Mapping[str, int]],
         metrics: Metrics,
         progress: EngineProgress,
         submissions: Submissions,
         agents: Agents | None = None,
     ) -> None:
         """run_folder: absolute path, which identifies the engine. steps: weight versions of the
-        run. agents: the outside attempts, if a task has agents of its own."""
+        run. samplers, services, failures: statistics of the whole engine. agents: the outside
+        attempts, if a task has agents of its own."""
         self.draining = False
         self._run_folder = run_folder
         self._steps = steps
@@ -55,7 +55,7 @@ class EngineStatus:
         self._evaluation = evaluation
         self._publisher = publisher
         self._delivery = delivery
-        self._pool = pool
+        self._samplers = samplers
         self._services = services
         self._journal = journal
         self._failures = failures
@@ -107,17 +107,22 @@ class EngineStatus:
                     **self._work(),
                 }
             ),
-            final_evaluation_done=version.step >= self._steps
-            and not self._evaluation.busy
-            and not self._evaluation.due(version),
+            final_evaluation_done=self.over,
         )
+
+    @property
+    def over(self) -> bool:
+        """Whether the run's last version is evaluated: no trajectory follows."""
+        version = self._publisher.version
+        done = version.step >= self._steps
+        return done and not self._evaluation.busy and not self._evaluation.due(version)
 
     def _work(self) -> dict[str, Any]:
         """Work in progress, for observers: totals since the engine's start, and the present
         moment."""
         done, asked = self._evaluation.rows
-        samplers = self._pool.statistics().values()
-        services = self._services.statistics()
+        samplers = self._samplers().values()
+        services = self._services()
         return {
             "steps": self._steps,
             "tokens": sum(one["received"] for one in samplers),
@@ -158,8 +163,8 @@ class EngineStatus:
         self._metrics.running.set(self._lane.running)
         self._metrics.version.set(self._publisher.version.step)
         self._metrics.waiting.set(counts.waiting)
-        parts.tools(self._services.statistics())
-        parts.attempts(self._failures)
+        parts.tools(self._services())
+        parts.attempts(self._failures())
         parts.groups(
             passed_over=counts.skipped,
             dropped=counts.dropped_groups,
@@ -173,4 +178,4 @@ class EngineStatus:
             commits=self._journal.commits,
             free=disk_usage(self._run_folder).free,
         )
-        return parts.samplers(self._pool.statistics())
+        return parts.samplers(self._samplers())

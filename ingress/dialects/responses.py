@@ -1,7 +1,8 @@
 """OpenAI's responses: requests to neutral ones, replies to responses and events. Pure.
 
-The server keeps no responses: a request with `previous_response_id` is refused, and clients send
-the whole input. `store`, `include`, `metadata`, `reasoning` and the like are ignored.
+A request may name an earlier response (`previous_response_id`) and send new items alone, unless
+that response had `store = false`. As with OpenAI, it brings its own instructions and tools.
+`include`, `metadata`, `reasoning` and the like are ignored.
 
 A tool of a namespace is NAMESPACE.NAME for the policy. Codex sends a web search, which OpenAI's
 server would run, in every request: it is left out, and other tools of that kind are refused.
@@ -47,16 +48,18 @@ def read_request(body: object) -> ModelRequest:
     """The request of a JSON body. Raises ApiError, which names the wrong key."""
     if not isinstance(body, Mapping):
         raise ApiError("the body must be a JSON object")
-    if body.get("previous_response_id") is not None:
-        raise wrong("previous_response_id", "responses are not kept: send the whole input")
+    if body.get("conversation") is not None:
+        raise wrong("conversation", "it is not served: send previous_response_id or all items")
+    previous = text_at(body, "previous_response_id")
     instructions = text_at(body, "instructions")
     messages = [Message(role="system", text=instructions)] if instructions else []
+    lead = len(messages)
     given = body.get("input")
     if isinstance(given, str):
         messages.append(Message(role="user", text=given))
     else:
         messages += _joined(_items(objects(body, "input", MOST_MESSAGES)))
-    if not messages:
+    if len(messages) == (lead if previous else 0):
         raise wrong("input", "at least one item is needed")
     choice, named = _tool_choice(body.get("tool_choice"))
     given_tools = objects(body, "tools", MOST_TOOLS)
@@ -73,6 +76,9 @@ def read_request(body: object) -> ModelRequest:
         named_tool=named,
         schema=_schema(body.get("text")),
         stream=flag_at(body, "stream"),
+        previous=previous,
+        instructions=lead,
+        keep=body.get("store") is None or flag_at(body, "store"),
         sampling=Sampling(
             temperature=number_at(body, "temperature", 0, 100),
             top_p=number_at(body, "top_p", 0, 1),
@@ -329,6 +335,8 @@ class ResponsesReply:
             "instructions": None,
             "metadata": {},
             "parallel_tool_calls": True,
+            "previous_response_id": self._request.previous or None,
+            "store": self._request.keep,
             "temperature": None,
             "top_p": None,
             "tool_choice": "auto",

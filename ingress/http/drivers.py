@@ -80,13 +80,16 @@ class DriverRoutes:
 
     async def take(self, body: Any) -> dict[str, Any]:
         """A trajectory for {"worker", "number", "wait"}. A repeated number gets the same one.
-        Raises ApiError with status 429 if no trajectory was admitted in time."""
+        Raises ApiError with status 429 if no trajectory was admitted in time, and 410 if none will
+        be."""
         worker, number = text_at(body, "worker"), whole_at(body, "number", 0, _MOST_NUMBER)
         if not worker or number is None:
             raise wrong("worker", 'a name is needed, and a "number" for each request')
         wait = number_at(body, "wait", 0, LONGEST_WAIT) or 0.0
         request = pb.TakeRequest(worker=worker, number=number, wait=wire.duration(wait))
         taken = await self._link.take(request, wait)
+        if taken.over:
+            raise ApiError("the run is over: no trajectory follows", status=410, code="run_over")
         if not taken.key:
             raise ApiError(
                 "no trajectory was admitted in time: send the request again",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -53,6 +54,9 @@ def api_error(error: Exception) -> ApiError:
                 code="too_many_calls",
                 retry_after=1.0,
             )
+        case reasons.ERROR_REASON_TRAJECTORY_FULL:
+            # Not 429: clients would retry for minutes what can never succeed.
+            return ApiError(error.message, code="trajectory_full")
         case reasons.ERROR_REASON_INVALID_REQUEST:
             return ApiError(error.message)
         case reasons.ERROR_REASON_CALL_ID_REUSED:
@@ -65,8 +69,19 @@ def api_error(error: Exception) -> ApiError:
                 code="too_many_tasks",
                 retry_after=1.0,
             )
+        case reasons.ERROR_REASON_INTERNAL:
+            log.warning("call failed", error=str(error))
+            why = "the engine failed at this call, and its log says why"
+            return ApiError(why, status=500, kind="server_error")
     log.warning("call failed", error=str(error))
     return ApiError(str(error), status=500, kind="server_error")
+
+
+def unexpected(error: Exception) -> ApiError:
+    """A fault of this process as the client sees it. Logged with its trace."""
+    log.error("unexpected", exc_info=error)
+    why = f"the ingress failed with {type(error).__name__}, and its log says why"
+    return ApiError(why, status=500, kind="server_error")
 
 
 Shape = Callable[[ApiError], dict[str, Any]]
@@ -81,6 +96,13 @@ def refusal(error: ApiError, shape: Shape) -> web.Response:
 
 
 def json_response(body: Any, status: int = 200) -> web.Response:
-    return web.Response(
-        body=orjson.dumps(body), status=status, headers={"Content-Type": "application/json"}
-    )
+    headers = {"Content-Type": "application/json"}
+    return web.Response(body=json_bytes(body), status=status, headers=headers)
+
+
+def json_bytes(body: Any) -> bytes:
+    """Data as JSON, also integers beyond 64 bits: tool calls may have them."""
+    try:
+        return orjson.dumps(body)
+    except TypeError:
+        return json.dumps(body, ensure_ascii=False).encode()

@@ -6,21 +6,20 @@ bearer token or `x-api-key` of `/v1/...`.
 Invariants
 - A key is checked before anything of a body is read.
 - The end of a response goes out after the engine has the call on disk.
-- A stream says something at least every 3 s. An outage of the engine delays a response.
 - A refusal before the first byte of a stream has its status; a later one is an event of the stream.
 """
 
 from __future__ import annotations
 
-import asyncio
+import json
 import os
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing, suppress
+import re
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
 from functools import partial
 from typing import Any, NamedTuple
 
 import orjson
-import structlog
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
@@ -30,24 +29,33 @@ from ingress.dialects.chat import CHAT
 from ingress.dialects.completions import COMPLETIONS
 from ingress.dialects.messages import MESSAGES
 from ingress.dialects.responses import RESPONSES
-from ingress.dialects.types import Dialect, Reply, ServerEvent
+from ingress.dialects.types import Dialect
 from ingress.errors import ApiError
 from ingress.http.drivers import DriverRoutes
+from ingress.http.event_stream import EventStream
 from ingress.http.keys import CALLS, REPORT, KeyChecks, Uses, agent_of, key_of
-from ingress.http.refusals import FAILURES, api_error, json_response, refusal
+from ingress.http.refusals import (
+    FAILURES,
+    api_error,
+    json_response,
+    refusal,
+    unexpected,
+)
 from ingress.http.reports import end_of, read_object, report_of
 from ingress.link import BrokenOrder, EngineLink
 from ingress.model_call import Text, prepare
 from ingress.text.tails import Tails
-from ingress.types import Begun, CallEnd, CallEvent, ModelRequest
+from ingress.types import Begun, CallEnd, ModelRequest
 from toolwright.ingress.v1 import ingress_pb2 as pb
 from toolwright.rpc.http_server import HttpServer, body_of
 
-KEEP_ALIVE_SECONDS = 3.0
+ENGINE_SECONDS = 60.0
+"""Silence of the engine after which the server is not healthy, in seconds."""
 MOST_BODY_BYTES = 64 << 20
 MOST_BODIES_BYTES = 2 << 30
 """Bytes of the bodies of all calls in flight; further requests wait before their bodies are read.
 """
+_LONG_INTEGER = re.compile(rb"\d{19}")
 RETRY_HEADER = "x-stainless-retry-count"
 """Header of OpenAI's and Anthropic's clients: above 0, the request is a retry."""
 
@@ -68,8 +76,6 @@ class Caller(NamedTuple):
 
 
 Answer = Callable[[web.Request, Dialect, Caller], Awaitable[web.StreamResponse]]
-
-log = structlog.get_logger("ingress")
 
 
 class IngressServer(HttpServer):
@@ -118,8 +124,16 @@ class IngressServer(HttpServer):
         )
 
     async def _health(self, request: web.Request) -> web.Response:
-        found = {"status": "healthy", "in_flight": self.in_flight, "pid": os.getpid()}
-        return web.json_response(found)
+        """503 once the engine has been silent for `ENGINE_SECONDS`: before, it may be starting."""
+        silent = await self._link.silent_s()
+        healthy = silent < ENGINE_SECONDS
+        found = {
+            "status": "healthy" if healthy else "unhealthy",
+            "engine": "answers" if silent < 1 else f"has been silent for {silent:.0f} s",
+            "in_flight": self.in_flight,
+            "pid": os.getpid(),
+        }
+        return web.json_response(found, status=200 if healthy else 503)
 
     async def _models(self, request: web.Request) -> web.Response:
         names = dict.fromkeys((POLICY, ASIDE, *self._table.aliases))
@@ -162,6 +176,10 @@ class IngressServer(HttpServer):
                         return await answer(request, dialect, Caller(key, use))
             except FAILURES as error:
                 return refusal(api_error(error), dialect.error)
+            except web.HTTPException:
+                raise
+            except Exception as error:  # noqa: BLE001 (logged)
+                return refusal(unexpected(error), dialect.error)
             finally:
                 self.in_flight -= 1
 
@@ -186,12 +204,13 @@ class IngressServer(HttpServer):
     ) -> web.StreamResponse:
         read = partial(_read, dialect)
         key = caller.key
-        call = await prepare(read, await _body(request), self._text, self._table, key=key)
+        body = await _body(request)
+        call = await prepare(read, body, self._text, self._table, self._link, key=key)
         events = call.events(self._link, agent=agent_of(request), retry=_is_retry(request))
         reply = dialect.reply(call.request)
         async with aclosing(events):
             if call.request.stream:
-                return await _Stream(request, reply).send(events)
+                return await EventStream(request, reply).send(events)
             async for event in events:
                 if isinstance(event, Begun):
                     reply.begin(event.response)
@@ -209,6 +228,10 @@ def _driven(drivers: DriverRoutes, answer: Callable[[Any], Awaitable[Any]]) -> H
             return json_response(await answer(read_object(await _body(request))))
         except FAILURES as error:
             return refusal(api_error(error), CHAT.error)
+        except web.HTTPException:
+            raise
+        except Exception as error:  # noqa: BLE001 (logged)
+            return refusal(unexpected(error), CHAT.error)
 
     return handle
 
@@ -243,7 +266,9 @@ def _read(dialect: Dialect, body: bytes) -> ModelRequest:
     """The request of a body. Raises ApiError."""
     try:
         found = orjson.loads(body)
-    except orjson.JSONDecodeError as error:
+        if _LONG_INTEGER.search(body):
+            found = json.loads(body)  # orjson rounds integers beyond 64 bits
+    except ValueError as error:
         raise ApiError(f"the body is not JSON: {error}") from error
     return dialect.read(found)
 
@@ -251,72 +276,3 @@ def _read(dialect: Dialect, body: bytes) -> ModelRequest:
 def _is_retry(request: web.Request) -> bool:
     count = request.headers.get(RETRY_HEADER, "0")
     return count.isdecimal() and int(count[:9]) > 0
-
-
-class _Stream:
-    """One response as server-sent events."""
-
-    def __init__(self, request: web.Request, reply: Reply) -> None:
-        self._request = request
-        self._reply = reply
-        self._response: web.StreamResponse | None = None
-
-    async def send(self, events: AsyncGenerator[CallEvent]) -> web.StreamResponse:
-        """Sends events until the end. Raises the call's errors before the first byte."""
-        try:
-            async for event in _paced(events):
-                response = await self._begun()
-                if event is None:
-                    await response.write(b": keep-alive\n\n")
-                elif isinstance(event, Begun):
-                    await response.write(_lines(self._reply.begin(event.response)))
-                elif isinstance(event, CallEnd):
-                    await response.write(_lines(self._reply.end(event)))
-                else:
-                    await response.write(_lines(self._reply.said(event)))
-        except ConnectionResetError:
-            log.debug("client left")
-        except FAILURES as error:
-            if self._response is None:
-                raise
-            with suppress(ConnectionResetError):
-                await self._response.write(_lines(self._reply.failed(api_error(error))))
-        return await self._begun()
-
-    async def _begun(self) -> web.StreamResponse:
-        if self._response is None:
-            self._response = web.StreamResponse(
-                headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache"}
-            )
-            await self._response.prepare(self._request)
-        return self._response
-
-
-async def _paced(
-    events: AsyncGenerator[CallEvent],
-) -> AsyncGenerator[CallEvent | None]:
-    """The events, and None whenever there has been none for `KEEP_ALIVE_SECONDS`."""
-    waiting = asyncio.ensure_future(anext(events, None))
-    try:
-        while True:
-            done, _ = await asyncio.wait((waiting,), timeout=KEEP_ALIVE_SECONDS)
-            if not done:
-                yield None
-                continue
-            event = waiting.result()
-            if event is None:
-                return
-            yield event
-            waiting = asyncio.ensure_future(anext(events, None))
-    finally:
-        waiting.cancel()
-        await asyncio.wait((waiting,))
-
-
-def _lines(events: list[ServerEvent]) -> bytes:
-    """Server-sent events as they are written."""
-    found = []
-    for name, data in events:
-        text = data.encode() if isinstance(data, str) else orjson.dumps(data)
-        found.append((b"event: " + name.encode() + b"\n" if name else b"") + b"data: " + text)
-    return b"".join(one + b"\n\n" for one in found)

@@ -17,6 +17,7 @@ Does not know what the numbers in `state` mean.
 
 from __future__ import annotations
 
+import errno
 import json
 import shutil
 from collections.abc import Iterator, Mapping
@@ -332,16 +333,32 @@ class HostCopies:
 
 @contextmanager
 def _refused(unfinished: Path) -> Iterator[None]:
-    """Raises CheckpointError in place of an error of the disk."""
+    """Raises CheckpointError in place of an error of the disk or of torch's writers."""
     try:
         yield
     except (OSError, CheckpointException) as error:
+        causes = _causes(error)
+        full = any(isinstance(one, OSError) and one.errno in _FULL for one in causes)
+        fix = "make room on the disk. " if full else ""
         raise CheckpointError(
-            f"cannot write {unfinished} ({_last_line(error)}): make room on the disk. The "
-            "previous checkpoint is complete"
+            f"cannot write {unfinished} ({_last_line(causes[0])}): {fix}The previous checkpoint is "
+            "complete"
         ) from error
 
 
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+"""Errors of a disk without room."""
+
+
+def _causes(error: OSError | CheckpointException) -> list[BaseException]:
+    """The errors of the ranks that failed, or the error itself."""
+    if isinstance(error, CheckpointException):
+        found = [cause for cause, _trace in error.failures.values()]
+        return found or [error]
+    return [error]
+
+
 def _last_line(error: BaseException) -> str:
-    """torch's message below the remote traceback that it includes."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[-1]
+    """The error's type and the last line of its message: torch includes a remote traceback."""
+    lines = str(error).strip().splitlines()
+    return ": ".join((type(error).__name__, *lines[-1:]))

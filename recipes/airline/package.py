@@ -21,7 +21,7 @@ DOMAIN = "data/tau2/domains/airline"
 
 
 class AirlinePackage:
-    """The package that server.py installed."""
+    """The package of server.txt."""
 
     def __init__(self, environment: Path) -> None:
         """environment: folder of a Python environment. It is read when a member is used; each
@@ -34,7 +34,7 @@ class AirlinePackage:
         if not found:
             raise ValueError(
                 f"{self._environment} has no package {NAME}: run "
-                f"python -m toolwright.script server.py --output {self._environment}"
+                f"python -m toolwright.python_environment server.txt --output {self._environment}"
             )
         return found[0]
 

@@ -91,7 +91,7 @@ def _pairs(task: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 def main(
     *,
-    package: Annotated[Path, "environment that server.py made"],
+    package: Annotated[Path, "environment of server.txt"],
     rows_of: Annotated[Literal["train", "test", "solving", "damaging"], "which rows"],
     output: Output,
 ) -> None:

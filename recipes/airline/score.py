@@ -31,7 +31,7 @@ class AirlineReward(Options):
     """1 for the right state and all required outputs in a conversation that the agent ended."""
 
     package: str
-    """Folder of the environment that server.py made, relative to this file."""
+    """Folder of the environment of server.txt, relative to this file."""
     _replay: AirlineReplay = PrivateAttr()
 
     def model_post_init(self, context: Any) -> None:
@@ -71,6 +71,8 @@ def _may_have_run(call: CallRecord) -> bool:
 
 
 def _named(call: CallRecord) -> tuple[str, Mapping[str, Any]]:
+    if call.action.startswith("{"):  # of an agent with a loop of its own
+        return call.tool, json.loads(json.loads(call.action)["arguments"])
     read = read_json_call(call.action, *CALL)
     return read.tool, read.arguments or {}
 

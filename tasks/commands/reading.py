@@ -11,7 +11,9 @@ Name = Annotated[str, typer.Argument(metavar="SET", help="a name of `tasks list`
 File = Annotated[
     Path,
     typer.Argument(
-        help="JSONL, JSON list, CSV, TSV or Parquet; or a folder of such files", show_default=False
+        help="JSONL, JSON list, CSV, TSV or Parquet; a folder of such files; or a folder of Harbor "
+        "task folders",
+        show_default=False,
     ),
 ]
 Gold = Annotated[

@@ -16,6 +16,7 @@ from tasks.commands.reading import File
 from tasks.errors import NotMade, WrongLayout
 from tasks.sets.rows import Found, files_of, rows_of
 from tasks.verifications.columns import Options, Row, VerificationDraft
+from tasks.verifications.harbor import harbor
 from tasks.verifications.nemotron import nemotron
 from tasks.verifications.pro import pro
 from tasks.verifications.r2e import r2e
@@ -34,6 +35,7 @@ class SetForm(StrEnum):
     SWE_BENCH = "swebench"
     PRO = "swebench_pro"
     NEMOTRON = "nemotron"
+    HARBOR = "harbor"
 
 
 _MAKERS: Mapping[SetForm, Callable[[Row, Options], VerificationDraft]] = {
@@ -41,6 +43,7 @@ _MAKERS: Mapping[SetForm, Callable[[Row, Options], VerificationDraft]] = {
     SetForm.SWE_BENCH: swe_bench,
     SetForm.PRO: pro,
     SetForm.NEMOTRON: nemotron,
+    SetForm.HARBOR: harbor,
 }
 
 
@@ -50,7 +53,7 @@ def verifications(
         typer.Argument(
             metavar="FORM",
             help="r2e (R2E-Gym, its Lite and Subset), swebench (SWE-bench, Verified, SWE-Gym), "
-            "swebench_pro, or nemotron (rows of NeMo Gym)",
+            "swebench_pro, nemotron (rows of NeMo Gym), or harbor (task folders)",
             show_default=False,
         ),
     ],
@@ -74,6 +77,9 @@ def verifications(
     scripts: Annotated[
         Path | None, typer.Option(help="swebench_pro: a checkout of SWE-bench_Pro-os")
     ] = None,
+    folder: Annotated[
+        str, typer.Option(help="harbor: the tasks' working folder, as swe.folder; /app if not set")
+    ] = "",
 ) -> None:
     """Write a verification for each row of a published set: hidden tests, command, outcomes, image.
 
@@ -83,7 +89,7 @@ def verifications(
     """
     with one_sentence():
         made, kept, rejected = _written(form, rows, output, frozenset(only or ()), Options(
-            image=image, seconds=seconds, scripts=scripts
+            image=image, seconds=seconds, scripts=scripts, folder=folder
         ))  # fmt: skip
         were = f"; {kept} were there already" if kept else ""
         typer.echo(f"{output}: {made} verifications{were}; rejected: {rejected or 'none'}")

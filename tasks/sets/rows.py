@@ -1,4 +1,5 @@
-"""Rows of a published file, one after the other: JSONL, a JSON list, CSV, TSV or Parquet.
+"""Rows of a published file, one after the other: JSONL, a JSON list, CSV, TSV or Parquet. A Harbor
+task folder is one row, and its file is its task.toml.
 
 Never more than one row, or one small batch of Parquet, is in memory; a row has a bound. A row that
 cannot be read is a RowRefused in its place; a file that cannot be read is an UnreadableFile.
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from tasks.errors import UnreadableFile
+from tasks.sets.task_folders import TASK_FILE, task_files, task_row
 from toolwright.reading.task_rows.refusal import RowRefused
 from toolwright.reading.task_rows.row_files import (
     MOST_ROW_BYTES,
@@ -38,8 +40,12 @@ def files_of(path: Path) -> list[Path]:
     """The file, or all files of a folder that can be read, in the order of their names."""
     if path.is_dir():
         found = sorted(one for one in path.iterdir() if one.suffix in SUFFIXES and one.is_file())
+        found = found or task_files(path)
         if not found:
-            raise UnreadableFile(f"{path} holds no file that ends in {', '.join(SUFFIXES)}")
+            raise UnreadableFile(
+                f"{path} holds no file that ends in {', '.join(SUFFIXES)}, and no folder with a "
+                f"{TASK_FILE}"
+            )
         return found
     if not path.exists():
         raise UnreadableFile(f"no file {path}: put it there, or name it as it is called")
@@ -58,6 +64,8 @@ def rows_of(file: Path) -> Iterator[Found]:
                 yield from _csv(file)
             case ".json":
                 yield from _json(file)
+            case ".toml":
+                yield file.parent.name, task_row(file)
             case _:
                 yield from _lines(file)
     except OSError as error:

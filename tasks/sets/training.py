@@ -172,5 +172,19 @@ TRAINING = (
         },
         reshape=nemotron,
     ),
+    Layout(
+        name="harbor",
+        title="Harbor task folders: an instruction, an image, and tests that write a reward",
+        task="swe",
+        split="train",
+        rows="-",
+        where="a folder of task folders, each with its task.toml",
+        question=("instruction",),
+        answer=("id",),
+        extra={
+            "verification": ("id",),
+            "agent_seconds": ("task.agent.timeout_sec",),
+        },
+    ),
 )
 """In the order in which people look for them."""

@@ -1,7 +1,7 @@
 """Published sets of software engineering, each row as a verification of the tool `swe`.
 
 columns.py     lists and texts of a row, and what all sets share
-r2e.py, swe_bench.py, pro.py, nemotron.py    a row of one set -> a verification; pure
+r2e.py, swe_bench.py, pro.py, nemotron.py, harbor.py    a row of one set -> a verification; pure
 writing.py     a verification -> its folder
 
 A folder holds what docs/tools/shipped/swe.md describes: `verification.toml`, files, a test patch.

@@ -30,22 +30,26 @@ _PROTECTED = (
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """image: template of an image's name, "" for the set's own rule. seconds: limit of the tests, 0
-    for the set's own. scripts: the folder of a set whose scripts are files beside its rows."""
+    for the set's own. scripts: the folder of a set whose scripts are files beside its rows. folder:
+    the repositories' folder in the images, "" for the set's own."""
 
     image: str = ""
     seconds: float = 0.0
     scripts: Path | None = None
+    folder: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerificationDraft:
     """A verification. settings: of verification.toml. patch: of the tests, "" without one.
-    files: contents by path within the repository."""
+    files: contents by path within the repository. folders: folders that are copied there, by
+    path."""
 
     id: str
     settings: Mapping[str, Any]
     patch: str = ""
     files: Mapping[str, str] = field(default_factory=dict)
+    folders: Mapping[str, Path] = field(default_factory=dict)
 
 
 def id_of(row: Row, columns: Iterable[str]) -> str:

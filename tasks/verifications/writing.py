@@ -31,6 +31,8 @@ def write_folder(made: VerificationDraft, output: Path) -> bool:
             place = draft / FILES / path
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_bytes(text.encode())
+        for path, source in made.folders.items():
+            shutil.copytree(source, draft / FILES / path, symlinks=True)
         draft.rename(folder)
     except UnicodeEncodeError as error:
         raise RowRefused("half_a_character", f"text that is not UTF-8 ({error.reason})") from error

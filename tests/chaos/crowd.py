@@ -98,11 +98,12 @@ class Crowd:
         checkpoint_every: int = 1,
         changes: Mapping[str, Any] | None = None,
         tool_options: tuple[str, ...] = (),
+        workers: int = 0,
     ) -> None:
         """rate: tokens a second of one stream. steps: optimizer steps, each with a publish; 0 =
         one without. eta: the bound of staleness. linked: connections run through links that a
         test can cut. lease_s: of a tool session. checkpoint_every: steps between
-        the consumer's checkpoints. changes: of the recipe's tables."""
+        the consumer's checkpoints. changes: of the recipe's tables. workers: of the engine."""
         self.folder = folder
         self.groups, self.size, self.steps, self.eta = groups, size, max(1, steps), eta
         self.effects_file = folder / "effects.jsonl"
@@ -110,6 +111,7 @@ class Crowd:
         self._rate = rate
         self.lease_s = lease_s
         self._tool_options = tool_options
+        self._workers = workers
         self.tools_port, self.engine_port = free_port(), free_port()
         self.samplers = [
             Sampler(
@@ -252,7 +254,10 @@ class Crowd:
             "PYTHONPATH": os.pathsep.join([str(CLOCK), self.run.environment["PYTHONPATH"]]),
         }
         self.note(LifeBegan(at=time.monotonic(), life=self._lives))
-        self.engine = self.run.start("engine", "serve", str(self.run.recipe), environment=clock)
+        words = ("--workers", str(self._workers)) if self._workers else ()
+        self.engine = self.run.start(
+            "engine", "serve", str(self.run.recipe), *words, environment=clock
+        )
         if wait:
             self._until_listens(self.engine, self.engine_port)
 
@@ -285,6 +290,14 @@ class Crowd:
         assert self.engine.poll() is None, f"it ended by itself\n{self.run.logs()}"
         kill(self.engine)
         return self._note_crash(killed=True)
+
+    @property
+    def workers(self) -> dict[str, int]:
+        """Processes of the engine's workers that live and are ready, by name."""
+        pids = {row["worker"]: row["pid"] for row in self.logged("worker_started")}
+        lost = {row["worker"] for row in self.logged("worker_lost")}
+        ready = {row["worker"] for row in self.logged("worker_ready")} - lost
+        return {name: pids[name] for name in ready}
 
     def stop_engine(self) -> Found:
         """SIGTERM, as a supervisor sends it; returns what the engine left."""

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from bench.ingress.scripted_engine import ScriptedEngine
 from ingress.config import IngressTable
+from ingress.http.server import IngressServer
 from ingress.serving import served
 from toolwright.chat.tokenizer import ChatTokenizer
 
@@ -59,7 +60,11 @@ class Served:
 
     engine: ScriptedEngine
     tokenizer: ChatTokenizer
-    root: str
+    server: IngressServer
+
+    @property
+    def root(self) -> str:
+        return f"http://127.0.0.1:{self.server.port}"
 
     @property
     def url(self) -> str:
@@ -78,4 +83,4 @@ async def served_agents(
     engine = ScriptedEngine(lambda number, choice: said[number], context=context, ends=ends)
     settings = IngressTable.model_validate({"address": "127.0.0.1:0", **table})
     async with engine, served(make, settings, engine=engine.address) as server:
-        yield Served(engine=engine, tokenizer=tokenizer, root=f"http://127.0.0.1:{server.port}")
+        yield Served(engine=engine, tokenizer=tokenizer, server=server)

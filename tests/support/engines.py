@@ -144,13 +144,13 @@ class Running:
 
 
 @asynccontextmanager
-async def running(recipe_file: Path, *overrides: str) -> AsyncIterator[Running]:
+async def running(recipe_file: Path, *overrides: str, workers: int = 0) -> AsyncIterator[Running]:
     """Serves the recipe until the block ends; the engine must end cleanly.
 
     Raises what the engine raises at its start.
     """
     recipe = load_recipe(recipe_file, overrides)
-    engine = Engine(recipe, recipe.table("engine", EngineTable))
+    engine = Engine(recipe, recipe.table("engine", EngineTable), workers=workers)
     task = asyncio.create_task(engine.run())
     if not await listening(recipe.shared.run.engine, lambda: not task.done()):
         await task

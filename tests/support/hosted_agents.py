@@ -88,9 +88,10 @@ async def agent_hosts(
     """Hosts of a world whose agents are the Python program `script`, unless `agent` says otherwise.
     The engine is started with `changes` of the result."""
     (here.folder / "agent.py").write_text(script, encoding="utf-8")
-    table = {"kind": "command", "command": ["python", "agent.py"], "sandbox": "none", **agent}
-    if table["kind"] != "command":
-        del table["command"]
+    kind = agent.get("kind", "command")
+    command = {"command": ["python", "agent.py"]} if kind == "command" else {}
+    sandbox = {"sandbox": "none"} if kind in ("command", "function") else {}
+    table = {"kind": kind, **command, **sandbox, **agent}
     changes = merged({"task": {"agent": table}, "engine": {"drain_s": 0.05}}, changes)
     policy = Path(here.tables["policy"]["model"])
     listen = IngressTable(address="127.0.0.1:0")

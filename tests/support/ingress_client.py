@@ -113,8 +113,9 @@ class IngressClient:
         taken: pb.TakeResponse = await call(self.stub.Take, request, timeout=2 * PATIENCE)
         return taken
 
-    async def use_of(self, key: str) -> int:
-        found = await call(self.stub.CheckKey, pb.CheckKeyRequest(key=key), timeout=PATIENCE)
+    async def use_of(self, key: str, tokenizer: str = "") -> int:
+        request = pb.CheckKeyRequest(key=key, tokenizer=tokenizer)
+        found = await call(self.stub.CheckKey, request, timeout=PATIENCE)
         return int(found.use)
 
     async def ask(self, key: str, messages: Sequence[str], **fields: Any) -> Talk:

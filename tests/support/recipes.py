@@ -33,15 +33,15 @@ def to_toml(tables: Mapping[str, Any]) -> str:
     lines = []
     for name, table in tables.items():
         lines.append(f"[{name}]")
-        lines += [f"{key} = {_inline(value)}" for key, value in table.items()]
+        lines += [f"{key} = {inline(value)}" for key, value in table.items()]
     return "\n".join(lines) + "\n"
 
 
-def _inline(value: Any) -> str:
+def inline(value: Any) -> str:
     if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{k} = {_inline(v)}" for k, v in value.items()) + " }"
+        return "{ " + ", ".join(f"{k} = {inline(v)}" for k, v in value.items()) + " }"
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(_inline(item) for item in value) + "]"
+        return "[" + ", ".join(inline(item) for item in value) + "]"
     if isinstance(value, Path):
         return json.dumps(str(value))
     return json.dumps(value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 import grpc
@@ -39,8 +40,14 @@ class Stream:
 
     async def send(self, number: int, call: pb.CallToolRequest) -> None:
         """Raises Refusal if the stream has ended."""
+        await self.send_together({number: call})
+
+    async def send_together(self, calls: Mapping[int, pb.CallToolRequest]) -> None:
+        """Sends calls in one message, by their numbers. Raises Refusal if the stream has ended."""
+        first, *more = (pb.StreamCallsRequest(id=id_, call=call) for id_, call in calls.items())
+        first.more.extend(more)
         try:
-            await self._rpc.write(pb.StreamCallsRequest(id=number, call=call))
+            await self._rpc.write(first)
         except grpc.aio.AioRpcError as error:
             raise Refusal.of(_METHOD, error) from error
         except asyncio.InvalidStateError:

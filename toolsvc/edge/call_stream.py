@@ -7,6 +7,7 @@ Invariants
 - At most `MOST_AT_ONCE` requests are read and not yet answered. Beyond that nothing is read, and
   HTTP/2 flow control makes the caller wait.
 - A call that runs here costs no task besides its own: it notifies the stream when it has ended.
+- Answers that are ready together are one message, if the caller takes that.
 
 This module does not know how a call is run; `begin` does.
 """
@@ -27,7 +28,7 @@ from toolsvc.errors import Refused
 from toolsvc.host.open_session import RunningCall
 from toolsvc.types import Recorded, Running
 from toolwright.rpc.errors import ServiceError, abort, internal
-from toolwright.rpc.options import LONGEST_WAIT
+from toolwright.rpc.options import LONGEST_WAIT, TOGETHER_BYTES
 from toolwright.tool.v1 import tool_pb2 as pb
 
 MOST_AT_ONCE = 4096
@@ -100,6 +101,8 @@ class CallStream:
         self._begin = begin
         self._open: set[Asked] = set()
         self._answered: deque[Asked] = deque()
+        self._takes_more = False
+        """The caller reads several answers in a message."""
         self._something = asyncio.Event()
         """Set if an answer is ready to be sent, or the caller has sent its last request."""
         self._room = asyncio.Event()
@@ -150,48 +153,65 @@ class CallStream:
 
     async def _read(self) -> None:
         read = self.context.read
-        while (request := await read()) is not grpc.aio.EOF:
-            asked = Asked(self, request.id)
-            self._open.add(asked)
-            try:
-                self._begin(asked, request.call)
-            except (Refused, ServiceError) as error:
-                asked.end(error)
-            except Exception as error:  # As above.
-                log.exception("unexpected", method="StreamCalls")
-                asked.end(internal(error))
-            while len(self._open) >= MOST_AT_ONCE:
-                self._room.clear()
-                await self._room.wait()
+        while (message := await read()) is not grpc.aio.EOF:
+            self._takes_more |= message.takes_more
+            for request in (message, *message.more):
+                asked = Asked(self, request.id)
+                self._open.add(asked)
+                try:
+                    self._begin(asked, request.call)
+                except (Refused, ServiceError) as error:
+                    asked.end(error)
+                except Exception as error:  # As above.
+                    log.exception("unexpected", method="StreamCalls")
+                    asked.end(internal(error))
+                while len(self._open) >= MOST_AT_ONCE:
+                    self._room.clear()
+                    await self._room.wait()
 
     async def _send(self, serving: asyncio.Task[Any]) -> None:
         """Sends answers. Cancels `serving` once the caller has disconnected."""
         write = self.context.write
         while not (self._last_read and not self._open):
             while self._answered:
-                asked = self._answered.popleft()
+                message, sent = self._message()
                 try:
-                    await write(_message(asked))
+                    await write(message)
                 except grpc.aio.InternalError:  # The caller is gone; gRPC may say so later.
                     serving.cancel()
                     return
-                self._open.discard(asked)
+                self._open.difference_update(sent)
                 self._room.set()
             if self._open or not self._last_read:
                 self._something.clear()
                 await self._something.wait()
 
+    def _message(self) -> tuple[pb.StreamCallsResponse, list[Asked]]:
+        """The next answers in a message, and their requests."""
+        sent = [self._answered.popleft()]
+        message = pb.StreamCallsResponse(takes_more=True)
+        _fill(message, sent[0])
+        size = message.ByteSize()
+        while self._takes_more and self._answered and size < TOGETHER_BYTES:
+            sent.append(self._answered.popleft())
+            _fill(further := message.more.add(), sent[-1])
+            size += further.ByteSize()
+            if size > TOGETHER_BYTES:  # a large answer goes alone
+                del message.more[-1]
+                self._answered.appendleft(sent.pop())
+        return message, sent
 
-def _message(asked: Asked) -> pb.StreamCallsResponse:
+
+def _fill(message: pb.StreamCallsResponse, asked: Asked) -> None:
+    message.id = asked.id
     try:
-        return _told(asked.id, asked.outcome)
+        _fill_outcome(message, asked.outcome)
     except Exception as error:  # As above: an answer that no message can hold.
         log.exception("unexpected", method="StreamCalls")
-        return _told(asked.id, internal(error))
+        fill_error(message.error, internal(error))
 
 
-def _told(number: int, outcome: Outcome) -> pb.StreamCallsResponse:
-    message = pb.StreamCallsResponse(id=number)
+def _fill_outcome(message: pb.StreamCallsResponse, outcome: Outcome) -> None:
     if isinstance(outcome, Recorded | Running):
         fill_answer(message.answer, outcome)
     elif isinstance(outcome, pb.CallToolResponse):
@@ -199,4 +219,3 @@ def _told(number: int, outcome: Outcome) -> pb.StreamCallsResponse:
     else:
         error = error_of(outcome) if isinstance(outcome, Refused) else outcome
         fill_error(message.error, error)
-    return message

@@ -15,7 +15,7 @@ from typing import Any
 
 import grpc.aio
 
-from toolsvc.types import Media
+from toolsvc.types import Media, Text
 from toolwright import wire
 from toolwright.common.v1 import media_pb2, reasons_pb2
 from toolwright.rpc.channel import call as rpc
@@ -167,6 +167,20 @@ class OpenedSession:
     async def blob(self, sha256: str) -> bytes:
         """Media that were too large to travel inside an observation."""
         return await read_blob(self._stub, sha256, timeout=LONGEST_WAIT)
+
+    async def parts(self, result: pb.CallResult) -> list[Text | Media]:
+        """Observation of a result. Media that are too large to travel in it are fetched."""
+        found: list[Text | Media] = []
+        for part in result.observation:
+            kind = part.WhichOneof("content")
+            if kind == "media":
+                found.append(Media(media_type=part.media.media_type, data=part.media.data))
+            elif kind == "blob":
+                data = await self.blob(part.blob.sha256)
+                found.append(Media(media_type=part.blob.media_type, data=data))
+            else:
+                found.append(Text(text=part.text))
+        return found
 
     async def close(self) -> None:
         request = pb.CloseSessionRequest(session_id=self.id)

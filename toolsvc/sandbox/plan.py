@@ -15,9 +15,11 @@ from dataclasses import dataclass
 
 from toolsvc.sandbox.config import Backend, SandboxConfig
 from toolsvc.sandbox.errors import SandboxUnavailable
+from toolwright.jail import firejail
 from toolwright.jail.view import (
     ACCOUNTS,
     Account,
+    View,
     account_of,
     folder_fault,
     own_account,
@@ -25,6 +27,8 @@ from toolwright.jail.view import (
 )
 
 _PYTHONS = ("/usr/bin/python3", "/usr/local/bin/python3")
+_MOST_WORDS = 121
+"""firejail takes fewer than 128, six of them for the interpreter."""
 _PROGRAMS = {Backend.FIREJAIL: "firejail", Backend.BUBBLEWRAP: "bwrap"}
 
 
@@ -48,6 +52,8 @@ def plan_jail(config: SandboxConfig) -> JailPlan:
     for folder in folders:
         if fault := folder_fault(folder, account):
             raise SandboxUnavailable(fault)
+    if config.backend is Backend.FIREJAIL and program:
+        _check_length(program, folders)
     return JailPlan(
         backend=config.backend,
         program=program,
@@ -55,6 +61,18 @@ def plan_jail(config: SandboxConfig) -> JailPlan:
         account=account,
         folders=folders,
     )
+
+
+def _check_length(program: str, folders: tuple[str, ...]) -> None:
+    """Raises SandboxUnavailable if firejail's command line would be too long: it names whatever
+    lies beside the way to a folder."""
+    words = len(firejail.command(program, View(folders=folders), 0))
+    if words > _MOST_WORDS:
+        raise SandboxUnavailable(
+            f"firejail hides what lies beside {', '.join(folders)}, and takes at most "
+            f"{_MOST_WORDS} words, not {words}: move the packages where less lies beside them, "
+            "such as /opt, or take --sandbox bubblewrap"
+        )
 
 
 def is_sandboxed(config: SandboxConfig) -> bool:

@@ -1,4 +1,4 @@
-"""The journal of one Python session: its replay brings a second session to the same state.
+"""The journal of one session of Python code: its replay brings a second session to the same state.
 
 Invariants
 - A journal that cannot be replayed says why, and holds nothing.
@@ -33,7 +33,9 @@ class _Ran(NamedTuple):
 class Journal:
     """All calls of one session."""
 
-    def __init__(self) -> None:
+    def __init__(self, called: str = "Python session", tool: str = "python") -> None:
+        """called: name of what the process keeps, for messages."""
+        self._called, self._tool = called, tool
         self._ran: list[_Ran] = []
         self._room = JOURNAL_CHARACTERS
         self._number = 0
@@ -60,8 +62,8 @@ class Journal:
     def copy(self) -> Journal:
         """Raises Refused if the calls cannot be replayed."""
         if self._why_not:
-            raise _cannot(self._why_not)
-        copy = Journal()
+            raise self._cannot(self._why_not)
+        copy = Journal(self._called, self._tool)
         copy._ran, copy._room, copy._number = list(self._ran), self._room, self._number
         return copy
 
@@ -71,25 +73,24 @@ class Journal:
         for number, ran in enumerate(self._ran, start=1):
             outcome = await process.run(ran.code, limit=_REPLAY_SECONDS, keep=keep)
             if outcome.ending is Ending.TAKEN_DOWN:
-                raise backend_down(f"the Python process was lost: {outcome.reason}")
+                raise backend_down(f"the {self._called} was lost: {outcome.reason}")
             if _trace(outcome) != ran.trace:
-                raise _cannot(f"call {number} came to something else when it ran again")
+                raise self._cannot(f"call {number} came to something else when it ran again")
 
     def _give_up(self, why: str) -> None:
         self._why_not = why
         self._ran.clear()
+
+    def _cannot(self, why: str) -> Refused:
+        return Refused(
+            Reason.NOT_SERVED,
+            f"the {self._called} cannot be forked: {why}",
+            subject=self._tool,
+            fix="open a new session and make its calls there",
+        )
 
 
 def _trace(outcome: Outcome) -> bytes:
     """Data by which two runs of one call are compared."""
     told = f"{outcome.ending.value}\0{outcome.truncated}\0{outcome.lost}\0{outcome.output}"
     return hashlib.blake2b(told.encode("utf-8", "replace"), digest_size=16).digest()
-
-
-def _cannot(why: str) -> Refused:
-    return Refused(
-        Reason.NOT_SERVED,
-        f"the Python session cannot be forked: {why}",
-        subject="python",
-        fix="open a new session and make its calls there",
-    )

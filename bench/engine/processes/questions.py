@@ -51,6 +51,11 @@ def admission(log: str) -> tuple[int, int]:
     return int(found[1]), int(found[2])
 
 
+def admitted(log: str) -> bool:
+    """Whether an engine with this log has begun to admit."""
+    return _ADMITTED.search(log) is not None
+
+
 def recipe(
     work: Work,
     *,

@@ -11,6 +11,9 @@ from bench.simulate.virtual.loop import loop_here
 ABORT_S = 5.0
 """Longest time from the end of a broken stream to the abort of its request, in seconds."""
 
+LIFE = 16
+"""Characters that begin all ids of one life of an engine or worker."""
+
 
 class AbortWatch:
     """Watches one server's requests."""
@@ -23,10 +26,11 @@ class AbortWatch:
         """Request to its attempt, and the end of its time."""
 
     def sent(self, request: str) -> None:
-        """The engine sent an abort, even if its connection breaks."""
+        """The engine sent an abort, even if its connection breaks. request: an id, or the word that
+        begins the ids of a dead worker."""
         self._sent.add(request)
-        if request in self._waiting:
-            self._over(request, aborted=True)
+        for one in [one for one in self._waiting if one.startswith(request)]:
+            self._over(one, aborted=True)
 
     def lost(self, request: str, attempt: str) -> None:
         """The stream of a request is gone, and its client lives."""
@@ -34,7 +38,7 @@ class AbortWatch:
         late = loop.time() + ABORT_S
         timer = loop.call_at(late, lambda: self._over(request, aborted=False), context=loop.world)
         self._waiting[request] = attempt, timer
-        if request in self._sent:
+        if request in self._sent or request[:LIFE] in self._sent:
             self._over(request, aborted=True)
 
     def forget(self) -> None:

@@ -83,6 +83,11 @@ class Network:
         self.sent: Callable[[str], None] = lambda _call_id: None
         """Sees the id of each call that the engine hands over."""
 
+    def saw(self, request: Any) -> None:
+        """The engine hands a message of a stream over."""
+        for one in (request, *request.more):
+            self.sent(one.call.call_id)
+
     def serve(self, server: Owner | None, servicer: Any) -> None:
         self.server, self.servicer = server, servicer
 
@@ -185,6 +190,8 @@ class Pipe:
     def __init__(self, network: Network) -> None:
         self._network = network
         self._messages: deque[Any] = deque()
+        self._held: list[Any] = []
+        """Messages that arrived while nothing passes."""
         self._arrived = asyncio.Event()
         self._last = 0.0
         self._error: Exception | None = None
@@ -200,11 +207,24 @@ class Pipe:
         self.put(grpc.aio.EOF)
 
     def _deliver(self, message: Any) -> None:
-        if not self._network.moves.is_set():
-            loop = loop_here()
-            loop.call_at(loop.time() + 1.0, self._deliver, message, context=loop.world)
+        if self._held or not self._network.moves.is_set():
+            self._held.append(message)
+            if len(self._held) == 1:
+                self._release_later()
             return
         self._messages.append(message)
+        self._arrived.set()
+
+    def _release_later(self) -> None:
+        loop = loop_here()
+        loop.call_at(loop.time() + 1.0, self._release, context=loop.world)
+
+    def _release(self) -> None:
+        if not self._network.moves.is_set():
+            self._release_later()
+            return
+        self._messages.extend(self._held)
+        self._held.clear()
         self._arrived.set()
 
     def fail(self, error: Exception) -> None:
@@ -243,6 +263,8 @@ class _Stream:
 
     async def _serve(self, handler: Callable[..., Any]) -> None:
         await handler(None, _Served(self._requests, self._answer))
+        if self._error is None:
+            self._answers.end()
 
     def _answer(self, message: Any) -> None:
         if self._network.random.random() < self._network.loses:
@@ -266,7 +288,7 @@ class _Stream:
         self._network.streams.remove(self)
 
     async def write(self, request: Any) -> None:
-        self._network.sent(request.call.call_id)
+        self._network.saw(request)
         if self._error is None and self._network.cut:
             self.fail(ConnectionResetError("the network is cut"))
         if self._error is not None:
@@ -284,9 +306,12 @@ class _Stream:
     async def _read(self) -> AsyncIterator[Any]:
         while True:
             try:
-                yield await self._answers.get()
+                message = await self._answers.get()
             except ConnectionError as error:
                 raise rpc_error(error) from error
+            if message is grpc.aio.EOF:
+                return
+            yield message
 
 
 class _Served(Context):

@@ -22,7 +22,7 @@ from bench.history.events import GivenUp, Journaled, RoomAgain
 from bench.history.invariants.journal import DURABLE_S
 from bench.history.names import group_of
 from bench.simulate.virtual.loop import loop_here
-from engine.core.trajectory.events import AnyEvent, Ended, Scored
+from engine.core.trajectory.events import AnyEvent, Ended, Scored, decode
 from engine.serving.journal.logs import LogEntry, LogState, read_log
 from engine.serving.journal.writer import Writer
 
@@ -152,7 +152,9 @@ class LoopDriver:
             self._disk.see(GivenUp(at=now, attempt=entry.attempt))
         else:
             log = self._disk.logs.setdefault(entry.attempt, [])
-            log += ((now, event) for event in entry.events)
+            given = entry.events
+            events = decode(given) if isinstance(given, bytes) else given
+            log += ((now, event) for event in events)
 
     def _step(self) -> None:
         self._timer = None

@@ -70,8 +70,10 @@ class SimulatedServer(StreamingServer):
         for connection in list(self.connections):
             connection.lose(ConnectionResetError("the connection broke"))
 
-    def client_died(self, client: Owner) -> None:
-        self.aborts.forget()
+    def client_died(self, client: Owner, *, alone: bool = False) -> None:
+        """alone: the engine lives, and aborts what its dead worker left."""
+        if not alone:
+            self.aborts.forget()
         for connection in [one for one in self.connections if one.client is client]:
             connection.lose(None)
 

@@ -48,7 +48,7 @@ class Agents:
         self.errors: list[str] = []
         """Errors that no agent should see."""
         self.ended: set[str] = set()
-        """Trajectories whose agents came to their end."""
+        """Attempts whose agents came to their end."""
         self._plan = plan
         self._stub: Any = ingress_pb2_grpc.IngressServiceStub(channel)
         self._half = half
@@ -62,10 +62,15 @@ class Agents:
             found = await self._until_answered(self._stub.Take, request)
             if found.key:
                 taken += 1
-                await self._converse(found, dice)
+                await self.converse(found.key, found.attempt, dice)
+                ended = pb.EndedRequest(key=found.key, outcome=pb.OUTCOME_DONE)
+                await self._until_answered(self._stub.Ended, ended)
 
-    async def _converse(self, taken: pb.TakeResponse, dice: Random) -> None:
-        agent = _Agent(self, taken, dice)
+    async def converse(
+        self, key: str, attempt: str, dice: Random, lives: Callable[[], bool] = lambda: True
+    ) -> None:
+        """All calls of one agent. lives: whether its host does; without it calls may fail."""
+        agent = _Agent(self, key, attempt, dice, lives)
         talks: list[Talk] = [[{"role": "system", "content": "s"}]]
         for _ in range(dice.randint(1, self._plan.calls)):
             base = talks[-1] if dice.random() < 0.7 else dice.choice(talks)
@@ -75,9 +80,7 @@ class Agents:
             count = 1 if dice.random() < 0.8 else dice.randint(2, 4)
             found = await asyncio.gather(*(agent.call(base) for _ in range(count)))
             talks += [talk for talk in found if talk is not None]
-        request = pb.EndedRequest(key=taken.key, outcome=pb.OUTCOME_DONE)
-        await self._until_answered(self._stub.Ended, request)
-        self.ended.add(taken.trajectory_id)
+        self.ended.add(attempt)
 
     async def _until_answered(self, method: Any, request: Any) -> Any:
         while True:
@@ -100,17 +103,21 @@ class Agents:
 class _Agent:
     """One conversation. marks: its retries are marked."""
 
-    def __init__(self, agents: Agents, taken: pb.TakeResponse, dice: Random) -> None:
+    def __init__(
+        self, agents: Agents, key: str, attempt: str, dice: Random, lives: Callable[[], bool]
+    ) -> None:
         self._agents = agents
-        self._taken = taken
+        self._key = key
+        self._attempt = attempt
         self._dice = dice
+        self._lives = lives
         self._marks = dice.random() < 0.8
 
     async def call(self, base: Talk) -> Talk | None:
         """The conversation after one call; None if the agent gave up."""
         dice = self._dice
         n = dice.choice((1, 1, 1, 2))
-        logged = LoggedCall(attempt=self._taken.attempt, samples=n, aside=dice.random() < 0.1)
+        logged = LoggedCall(attempt=self._attempt, samples=n, aside=dice.random() < 0.1)
         number = self._agents.next_number(logged)
         talk = [*base, {"role": "user", "content": f"#{number};"}]
         body = {"messages": talk, "n": n, "stream": dice.random() < 0.5}
@@ -119,12 +126,17 @@ class _Agent:
             retry = self._marks and tries > 0
             if tries and not retry:
                 logged.samples += n
-            connection = self._agents.connection(self._taken.key, body, dice, retry=retry)
+            connection = self._agents.connection(self._key, body, dice, retry=retry)
             try:
                 end = await connection.end()
             except ConnectionError:
                 pass
+            except asyncio.CancelledError:  # the agent is ended, and with it its connection
+                connection.cut()
+                raise
             except ApiError as error:
+                if not self._lives():
+                    return None
                 if not (connection.began and error.status == 500) and error.status != 429:
                     self._agents.errors.append(f"call {number}: {error.status} {error}")
                     return None

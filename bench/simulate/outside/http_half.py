@@ -49,7 +49,7 @@ class HttpHalf:
     ) -> None:
         """Answers one request. Raises ApiError."""
         try:
-            call = await prepare(_read, body, self._text, self._table, key=key)
+            call = await prepare(_read, body, self._text, self._table, self._link, key=key)
             async with aclosing(call.events(self._link, agent="", retry=retry)) as events:
                 async for event in events:
                     if not isinstance(event, Begun):

@@ -17,6 +17,8 @@ TEMPLATE = (
     "{{ message['role'] }}:{{ message['content'] }}" + END + "{% endfor %}"
     "{% if add_generation_prompt %}assistant:{% endif %}"
 )
+PATIENCE_S = 600.0
+"""The engine's patience with agents of hosts that die, in seconds."""
 HORIZON_S = 12.0
 """Faults come in so many virtual seconds from the first call on."""
 
@@ -27,8 +29,13 @@ class OutsideFault(StrEnum):
     ENGINE_KILL = auto()
     ENGINE_STOP = auto()
     HTTP_KILL = auto()
+    AGENT_HOST_KILL = auto()
+    AGENT_HOST_STOP = auto()
     SAMPLER_CUT = auto()
     ENGINE_LINKS_CUT = auto()
+
+
+ON_HOSTS = (OutsideFault.AGENT_HOST_KILL, OutsideFault.AGENT_HOST_STOP)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +50,8 @@ class OutsidePlan:
     """Most calls of an agent."""
     halves: int
     """HTTP workers."""
+    hosts: int
+    """Agent hosts with `workers` agents each; 0 = agents start elsewhere."""
     cuts: float
     """Share of connections that are cut, between agent and ingress and between ingress and
     engine."""
@@ -75,12 +84,16 @@ def outside_plan(
         (round(dice.uniform(0.0, HORIZON_S), 4), dice.choice(kinds))
         for _ in range(dice.randint(1, most))
     ]
+    hosted = any(fault in ON_HOSTS for _, fault in faults) or dice.random() < 0.2
+    if hosted:  # each kill starts trajectories again: none may run out of attempts
+        workload = replace(workload, patience_s=PATIENCE_S)
     return OutsidePlan(
         seed=seed,
         workload=workload,
         workers=dice.randint(1, 4),
         calls=dice.randint(2, 7),
         halves=dice.randint(1, 2),
+        hosts=dice.randint(1, 2) if hosted else 0,
         cuts=dice.choice((0.0, 0.05, 0.05, 0.2)),
         faults=tuple(sorted(faults)),
     )
@@ -89,6 +102,7 @@ def outside_plan(
 def outside_recipe(plan: OutsidePlan, *, policy: Path, folder: Path) -> str:
     """The TOML text."""
     work = plan.workload
+    kind = 'kind = "command"\ncommand = ["agent"]' if plan.hosts else ""
     endpoints = json.dumps([server_url(number) for number in range(work.servers)])
     return f"""
 [run]
@@ -108,6 +122,7 @@ model = "{policy}"
 source = "bench.simulate.workload:questions"
 reward = "bench.simulate.workload:reward"
 [task.agent]
+{kind}
 [task.limits]
 action = {3 * work.tokens[1] + 40}
 seconds = 3600.0

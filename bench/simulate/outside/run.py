@@ -1,4 +1,5 @@
-"""One run of outside agents: lives of engine and HTTP workers, and what the records must keep.
+"""One run of outside agents: lives of engine, HTTP workers and agent hosts, and what the records
+must keep.
 
 Promises
 - A completion that an agent got is in the record of its trajectory, once.
@@ -7,7 +8,8 @@ Promises
 - Each id that the policy wrote came from a sampler that had read the ids before it, and has that
   sampler's version.
 - A completion is trainable in one sequence at most.
-- No agent is lost: each one comes to its end.
+- No agent is lost: each one comes to its end, or its host died. Then its trajectory starts again,
+  and the record has the calls of one attempt, whose agent came to its end.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ import engine.core.engine_core
 from bench.engine.plan import END
 from bench.history.events import Sampled
 from bench.simulate.neighbours.ingress_channel import IngressNetwork
+from bench.simulate.outside.agent_host import SimulatedHost
 from bench.simulate.outside.agents import Agents
 from bench.simulate.outside.http_half import BusyWorkers, HttpHalf
 from bench.simulate.outside.plan import TEMPLATE, OutsideFault, OutsidePlan, outside_recipe
@@ -46,6 +49,10 @@ from toolwright.types import Author, Sequence, Trajectory, ids
 
 AWAY_S = 2.0
 """Longest time that a killed process is away, in seconds."""
+STOP_S = 15.0
+"""Longest time from SIGTERM to the end of an agent host, in seconds."""
+LOST = "agent lost"
+"""Counts the agents whose host was killed, beside the faults."""
 _CALL = re.compile(r"#(\d+);" + re.escape(END) + r"assistant:$")
 
 
@@ -131,6 +138,9 @@ class OutsideRun(Run):
         self._made = 0
         self._halves: list[HttpHalf] = []
         self._next = 0
+        self._hosts: dict[int, SimulatedHost] = {}
+        """By number; a host that is away is missing."""
+        self._lives_of_hosts = 0
         self.agents = Agents(plan, self._link.channel(), self._any_half)
 
     async def play(self) -> None:
@@ -140,7 +150,10 @@ class OutsideRun(Run):
         supervising = asyncio.create_task(self._supervise())
         self._learner.start()
         agents = Owner(loop_here(), "agents")
-        working = [agents.spawn(self.agents.work(one)) for one in range(self._plan.workers)]
+        workers = range(0 if self._plan.hosts else self._plan.workers)
+        working = [agents.spawn(self.agents.work(one)) for one in workers]
+        for number in range(self._plan.hosts):
+            self._hosts[number] = self._agent_host(number)
         async with asyncio.TaskGroup() as faults:
             for at, fault in self._plan.faults:
                 faults.create_task(self._do(at, fault))
@@ -151,11 +164,13 @@ class OutsideRun(Run):
         except TimeoutError:
             complete = False
             self.errors.append("the run does not come to its end")
-        for task in working:
+        for task in (*working, *(one.task for one in self._hosts.values())):
             if task.done() and not task.cancelled() and task.exception() is not None:
-                self.errors.append(f"an agent failed: {task.exception()!r}")
+                self.errors.append(f"an agent, or its host, failed: {task.exception()!r}")
         agents.die()
         await agents.buried()
+        for host in self._hosts.values():
+            await self._kill_host(host)
         for half in self._halves:
             await self._bury(half)
         await self._end(supervising, complete=complete)
@@ -174,6 +189,17 @@ class OutsideRun(Run):
                 number = self._dice.randrange(len(self._halves))
                 dead, self._halves[number] = self._halves[number], self._half()
                 await self._bury(dead)
+            case OutsideFault.AGENT_HOST_KILL | OutsideFault.AGENT_HOST_STOP:
+                number = self._dice.randrange(self._plan.hosts)
+                if (host := self._hosts.pop(number, None)) is None:
+                    return  # it is away already
+                if fault is OutsideFault.AGENT_HOST_KILL:
+                    self.faults[LOST] += host.agents
+                    await self._kill_host(host)
+                else:
+                    self.errors += await host.stop(STOP_S)
+                await asyncio.sleep(self._dice.uniform(0.0, AWAY_S))
+                self._hosts[number] = self._agent_host(number)
             case OutsideFault.SAMPLER_CUT:
                 self._dice.choice(self._servers).break_streams()
             case OutsideFault.ENGINE_LINKS_CUT:
@@ -188,6 +214,23 @@ class OutsideRun(Run):
         half.owner.die()
         left = await half.owner.buried()
         self.errors += [f"a task of an HTTP worker did not end: {name}" for name in left]
+
+    def _agent_host(self, number: int) -> SimulatedHost:
+        self._lives_of_hosts += 1
+        life, plan = self._lives_of_hosts, self._plan
+        return SimulatedHost(
+            f"host {number}",
+            life,
+            self._link.channel(),
+            self.agents.converse,
+            Random(f"host {life} {plan.seed}"),
+            plan.workers,
+        )
+
+    async def _kill_host(self, host: SimulatedHost) -> None:
+        self._link.client_died(host.owner)
+        left = await host.kill()
+        self.errors += [f"a task of an agent host did not end: {name}" for name in left]
 
     def _any_half(self) -> HttpHalf:
         self._next += 1
@@ -206,11 +249,11 @@ class OutsideRun(Run):
                 sent[event.attempt].append(event)
         known = {one: logged for one, logged in self.agents.calls.items() if logged.delivered}
         for name, record in self.records.items():
-            if name not in self.agents.ended:
+            ended = {one for one in self.agents.ended if one.startswith(f"{name}/")}
+            if not ended:
                 yield f"{name} has a record before its agent's end"
                 continue
-            attempt = f"{name}/"
-            mine = [one for key, some in sent.items() if key.startswith(attempt) for one in some]
+            mine = [one for key, some in sent.items() if key.startswith(f"{name}/") for one in some]
             texts, of_call = Counter[str](), Counter[int]()
             trained = Counter[str]()
             for sequence in record.sequences:
@@ -226,8 +269,12 @@ class OutsideRun(Run):
                         yield f"{name}: no call requested {text!r}"
                     else:
                         of_call[int(found[1])] += 1
+            attempts = {self.agents.calls[number].attempt for number in of_call}
+            if len(attempts) != 1 or not attempts <= ended:
+                yield f"{name} has calls of {sorted(attempts)}; agents ended {sorted(ended)}"
+                continue
             for number, logged in self.agents.calls.items():
-                if not logged.attempt.startswith(attempt):
+                if logged.attempt not in attempts:
                     continue
                 if number in known and of_call[number] < len(logged.delivered):
                     yield f"{name}: call {number} is lost"

@@ -34,9 +34,10 @@ class SimulatedEngine(Engine):
         table: EngineTable,
         seams: Seams,
         ingress: IngressNetwork | None = None,
+        workers: int = 0,
     ) -> None:
-        """ingress: the way of outside agents to this engine."""
-        super().__init__(recipe, table, seams=seams)
+        """ingress: the way of outside agents to this engine. workers: those that it starts."""
+        super().__init__(recipe, table, workers=workers, seams=seams)
         self._ingress = ingress
         self._progress = EngineProgress(recipe.steps, out=io.StringIO())
         self.servicers: tuple[RolloutServicer, PolicyServicer] | None = None
@@ -70,7 +71,7 @@ class SimulatedEngine(Engine):
         return cast("Server", None)
 
     def _watch(self, server: Server) -> list[Coroutine[Any, Any, None]]:
-        return []
+        return [] if self._workers is None else [self._workers.run()]
 
 
 class EngineLife:
@@ -83,12 +84,13 @@ class EngineLife:
         table: EngineTable,
         seams: Seams,
         ingress: IngressNetwork | None = None,
+        workers: int = 0,
     ) -> None:
         self.number = number
         self.buried = asyncio.Event()
         """Nothing of it is left."""
         self.owner = Owner(loop_here(), f"engine {number}")
-        self.engine = SimulatedEngine(recipe, table, seams, ingress)
+        self.engine = SimulatedEngine(recipe, table, seams, ingress, workers)
         self.task = self.owner.spawn(self.engine.run())
 
     @property

@@ -15,6 +15,7 @@ from functools import partial
 from bench.history.events import AnyEvent, FaultEnded
 from bench.history.events import Fault as FaultSeen
 from bench.simulate.neighbours.channel import Network
+from bench.simulate.neighbours.crew import SimulatedCrew
 from bench.simulate.neighbours.journal_disk import Disk
 from bench.simulate.neighbours.learner import Learner
 from bench.simulate.neighbours.sampler import SimulatedServer
@@ -73,6 +74,8 @@ class FaultPlayer:
     """Ends the life of the engine at once, if there is one."""
     stop_engine: Callable[[], Awaitable[None]]
     """SIGTERM, if there is one."""
+    crew: SimulatedCrew
+    """The engine's workers, if it has any."""
 
     def __post_init__(self) -> None:
         self.engine_may_start = asyncio.Event()
@@ -126,6 +129,9 @@ class FaultPlayer:
             Kind.LEARNER_KILL: self._kill_learner,
             Kind.LEARNER_LOOPS: self._loop_learner,
             Kind.LEARNER_STALLS: self._stall_learner,
+            Kind.WORKER_KILL: self._kill_worker,
+            Kind.CREW_CUT: self._cut_crew,
+            Kind.CREW_HANG: self._hang_crew,
         }
 
     async def _kill_engine(self, _target: int) -> End:
@@ -216,6 +222,16 @@ class FaultPlayer:
             async with asyncio.timeout(MOMENT_S):
                 await first_of(self.learner.stable, self.learner.complete)
         self.learner.end_after_publishes(0)
+
+    async def _kill_worker(self, target: int) -> None:
+        await self.crew.kill(target)
+
+    async def _cut_crew(self, _target: int) -> None:
+        self.crew.network.break_streams()
+
+    async def _hang_crew(self, _target: int) -> End:
+        self.crew.network.moves.clear()
+        return self.crew.network.moves.set
 
     async def _stall_learner(self, _target: int) -> End:
         self.learner.leases.clear()

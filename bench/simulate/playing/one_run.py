@@ -8,6 +8,7 @@ Invariants
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -27,6 +28,7 @@ from bench.history.events import (
 )
 from bench.history.run_folder import evaluations, positions, surviving
 from bench.simulate.neighbours.channel import Network
+from bench.simulate.neighbours.crew import SimulatedCrew
 from bench.simulate.neighbours.ingress_channel import IngressNetwork
 from bench.simulate.neighbours.journal_disk import Disk
 from bench.simulate.neighbours.learner import Learner
@@ -78,6 +80,16 @@ class Run:
         """The way of outside agents to the engine; None without them."""
         self._host = ToolHost(work, self._network, Random(f"tools {seed}"), self.see)
         self._disk = Disk(Random(f"disk {seed}"), self.see)
+        self._seams = Seams(
+            samplers=self._client, tools=self._network.channel, journal=self._disk.drive
+        )
+        self._crew = SimulatedCrew(
+            Random(f"crew {seed}"),
+            self._seams,
+            tools=self._network,
+            servers=self._servers,
+            errors=self.errors,
+        )
         self._life: EngineLife | None = None
         self._moments = Moments()
         self._lives = 0
@@ -97,6 +109,7 @@ class Run:
             see=self.see,
             kill_engine=self._kill,
             stop_engine=self._terminate,
+            crew=self._crew,
         )
 
     def see(self, event: AnyEvent) -> None:
@@ -193,12 +206,9 @@ class Run:
             self._lives,
             self._recipe,
             self._table,
-            Seams(
-                samplers=self._client,
-                tools=self._network.channel,
-                journal=self._disk.drive,
-            ),
+            replace(self._seams, crew=self._crew),
             self._ingress,
+            self._schedule.workload.workers,
         )
         self.see(LifeBegan(at=self._now, life=self._lives))
         self._lives += 1
@@ -247,6 +257,7 @@ class Run:
             self._disk.drivers[-1].crash()
         for server in self._servers:
             server.client_died(life.owner)
+        await self._crew.coordinator_died()
         lost = bool(self._disk.drivers) and self._disk.drivers[-1].lost
         self.see(LifeEnded(at=self._now, life=life.number, killed=killed or lost))
         left = await life.owner.buried()

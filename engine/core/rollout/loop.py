@@ -37,7 +37,7 @@ from engine.core.rollout.decide import (
 )
 from engine.core.rollout.observe import Observer
 from engine.core.rollout.rewriting import rewrite_context
-from engine.core.sampler.policy_sampler import GenerateRequest, OnMark
+from engine.core.sampler.policy_sampler import GenerateRequest, OnMark, ignore
 from engine.core.sampler.stops import StopTable
 from engine.core.text.thoughts import begins_inside
 from engine.core.time_limit import TimeLimit
@@ -111,7 +111,7 @@ class Rollout:
         return self._state.open_s + self._state.generate_s + self._state.tool_s
 
     def _limit_from_here(self) -> TimeLimit:
-        return TimeLimit(max(0.001, self._rules.limits.seconds - self._spent_s))
+        return TimeLimit(self._rules.limits.seconds, spent=self._spent_s)
 
     async def run(self) -> None:
         """Runs until the log has ended. Cancellation closes the sessions and propagates."""
@@ -240,22 +240,19 @@ class Rollout:
             max_new_tokens=room,
             segments=state.segments,
             images=self._request_images(state),
+            received=state.partial,
             clock=self._limit,
+            on_action=on_action,
+            on_mark=on_mark,
+            on_progress=self._streamed,
         )
         try:
             generated = None
             if self._brancher is not None and self._brancher.examines():
                 generated = await self._look(self._brancher, request, tool_sessions, on_mark)
+                request = replace(request, received=self._state.partial)
             if generated is None:
-                generated = await self._context.pool.generate(
-                    replace(
-                        request,
-                        received=self._state.partial,
-                        on_action=on_action,
-                        on_mark=on_mark,
-                        on_progress=self._streamed,
-                    )
-                )
+                generated = await self._context.pool.generate(request)
         except SamplerFailed as error:
             if turn:  # the refused part may be an observation, which the next attempt has anew
                 raise SamplerFailed(str(error)) from error
@@ -285,7 +282,9 @@ class Rollout:
             replace(
                 request,
                 max_new_tokens=min(room, brancher.tokens),
+                on_action=ignore,
                 on_mark=lambda *mark: marks.append(mark),
+                on_progress=None,
                 top_logprobs=brancher.top_k,
             )
         )

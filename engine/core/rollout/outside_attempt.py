@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import structlog
@@ -26,15 +27,17 @@ from engine.core.rollout.outside_call import OutsideCall, forest_of
 from engine.core.rollout.outside_requests import (
     AgentEnd,
     CallRefused,
+    CompletionReply,
     ModelRequest,
     PromptIds,
-    ReadCall,
     Refusal,
 )
 from engine.core.rollout.outside_results import answered, called, characters
 from engine.core.rollout.outside_rewards import checked_report, has_reward
+from engine.core.sampler.stops import StopTable
 from engine.core.time_limit import TimeLimit
 from engine.core.trajectory.events import (
+    AnyEvent,
     Asked,
     Begun,
     Dropped,
@@ -46,11 +49,10 @@ from engine.core.trajectory.forest import Forest, Match
 from engine.core.trajectory.log import AttemptLog
 from engine.core.trajectory.state import LogError
 from engine.errors import AttemptFailed, first_of_group
-from toolwright.ingress.limits import MOST_AT_ONCE, MOST_CHOICES
+from toolwright.ingress.limits import MOST_AT_ONCE, MOST_CHOICES, MOST_TEXT
 from toolwright.recipe import Agent
 from toolwright.rpc.options import MESSAGE_LIMIT
 from toolwright.types import (
-    ActionTimings,
     Author,
     Event,
     RewardPart,
@@ -67,6 +69,8 @@ MOST_RECORD = MESSAGE_LIMIT - (8 << 20)
 """Largest size of sequences and calls, in bytes. The rest of a message is for everything else."""
 TEXT_BYTES = 4
 """Largest size of a character."""
+STOP_TABLES = 4
+"""Tables that are kept: an agent sends the same stops with nearly all requests."""
 MOST_ERROR = 500
 MOST_OUTPUT = 1 << 14
 """Characters of what an agent wrote to its output."""
@@ -87,6 +91,8 @@ class OutsideAttempt:
         self.rules = rules
         self._context = context
         self._limits = context.rules.limits
+        codec = context.rules.codec
+        self._stop_table = lru_cache(STOP_TABLES)(lambda stops: StopTable(stops, codec))
         self._calls: dict[int, OutsideCall] = {}
         self._running: dict[int, asyncio.Task[None]] = {}
         self._timers: dict[int, asyncio.TimerHandle] = {}
@@ -96,9 +102,10 @@ class OutsideAttempt:
         self._end: asyncio.Future[AgentEnd] = asyncio.get_running_loop().create_future()
         self._over, self._concluded = asyncio.Event(), False
         self._rewarded = asyncio.Event()
-        spent = attempt.state.open_s + _busy_s(attempt.state.action_timings)
+        state = attempt.state
+        spent = state.forest.spent_s if state.forest is not None else 0.0
         self._earlier_s, self._began = spent, time.monotonic()
-        self._limit = TimeLimit(max(0.001, self._limits.seconds - spent))
+        self._limit = TimeLimit(self._limits.seconds, spent=spent)
 
     @property
     def name(self) -> str:
@@ -152,14 +159,15 @@ class OutsideAttempt:
         self._concluded = True
         if end.failure:
             raise AttemptFailed(end.failure[:MOST_ERROR])
-        for number in self.forest.open_calls:
-            self.log.append(Dropped(call=number, why="the trajectory ended"))
+        last: list[AnyEvent] = [
+            Dropped(call=number, why="the trajectory ended") for number in self.forest.open_calls
+        ]
         if end.error:
-            self._note("agent_failed", error=end.error[:MOST_ERROR])
+            last.append(self._note("agent_failed", error=end.error[:MOST_ERROR]))
         if end.output:
-            self._note("agent_output", output=end.output[:MOST_OUTPUT])
+            last.append(self._note("agent_output", output=end.output[:MOST_OUTPUT]))
         seconds = self._earlier_s + time.monotonic() - self._began
-        self.log.append(Ended(reason=end.reason, seconds=seconds, answer=end.answer))
+        self.log.append_all([*last, Ended(reason=end.reason, seconds=seconds, answer=end.answer)])
 
     async def end(self, end: AgentEnd) -> None:
         """Ends the attempt; the first end counts. Returns when the log has the end, or the attempt
@@ -168,7 +176,9 @@ class OutsideAttempt:
         if not self._end.done():
             self._end.set_result(end)
             if not end.failure and self._awaits_reward and self.log.state.ended is None:
-                self._note(AGENT_ENDED, reason=int(end.reason), error=end.error, answer=end.answer)
+                reason = int(end.reason)
+                note = self._note(AGENT_ENDED, reason=reason, error=end.error, answer=end.answer)
+                self.log.append(note)
         if self._awaits_reward and not self._end.result().failure:
             return
         await self._over.wait()
@@ -223,9 +233,12 @@ class OutsideAttempt:
                 Refusal.UNFIT, f"a request has messages, and 1 to {MOST_CHOICES} completions"
             )
         reserved = sum(one.n for one in self._reserved.values())
-        if len(self.forest.nodes) + reserved + request.n > MOST_CALLS:
-            raise CallRefused(Refusal.TOO_MANY, f"the trajectory has its {MOST_CALLS} completions")
-        if len(self._calls) + len(self._reserved) >= MOST_AT_ONCE:
+        if len(self.forest.nodes) + request.n > MOST_CALLS:
+            raise CallRefused(
+                Refusal.FULL, f"the trajectory has its {MOST_CALLS} completions: end it"
+            )
+        at_once = len(self._calls) + len(self._reserved)
+        if len(self.forest.nodes) + reserved + request.n > MOST_CALLS or at_once >= MOST_AT_ONCE:
             raise CallRefused(Refusal.TOO_MANY, f"{MOST_AT_ONCE} calls are in flight already")
         settled = asyncio.Event()
         self._reserved[settled] = request
@@ -265,6 +278,7 @@ class OutsideAttempt:
             )
         sampling = self._sampling(request.sampling)
         number = len(self.forest.nodes)
+        texts = self.forest.text_bytes + len(prompt.text or b"")
         asked = Asked(
             call=number,
             root=request.root,
@@ -283,21 +297,22 @@ class OutsideAttempt:
             stops=request.stops,
             grammar=request.grammar,
             asked_ns=time.monotonic_ns(),
+            text=prompt.text if texts <= MOST_TEXT else None,
+            text_after=match.node.number if match is not None and self.keeps(match) else None,
+            spent_s=self._limit.spent,
         )
-        texts = TEXT_BYTES * (
+        shown = TEXT_BYTES * (
             characters(self.log.state) + sum(len(text) for _, text in prompt.results)
         )
-        if self.forest.asked(asked).record_bytes + texts > MOST_RECORD:
+        if self.forest.asked(asked).record_bytes + shown > MOST_RECORD:
             raise CallRefused(
-                Refusal.TOO_MANY,
+                Refusal.FULL,
                 f"the record would have more than {MOST_RECORD >> 20} MiB, as each sequence "
                 "repeats what it shares: end the trajectory",
             )
         above = {node.turn for node in self.forest.above(parent)} if prompt.results else set()
-        for given_id, text in prompt.results:
-            if (event := answered(self.log.state, given_id, text, above)) is not None:
-                self.log.append(event)
-        self.log.append(asked)
+        results = answered(self.log.state, prompt.results, above)
+        self.log.append_all([*results, asked])
         call = self._call_in_flight(number, stream=request.stream)
         self._start(call, GRACE_S)
         return call
@@ -322,31 +337,36 @@ class OutsideAttempt:
             if not call.readers and call.number in self._calls:
                 self._arm(call.number, GRACE_S)
 
-    def reply(
-        self, number: int, replies: Sequence[tuple[bytes, bytes, Sequence[ReadCall]]]
-    ) -> None:
-        """Accepts a call: (digest, reasoning's digest, tool calls) of each completion. A second
-        reply changes nothing. Raises CallRefused if it does not fit."""
+    def keeps(self, match: Match) -> bool:
+        """Whether the text of a completion's conversation is kept."""
+        return self.forest.conversation(match.node.number) is not None
+
+    def reply(self, number: int, replies: Sequence[CompletionReply]) -> None:
+        """Accepts a call, with its tool calls in one append. A second reply changes nothing. Raises
+        CallRefused if it does not fit."""
         if self.call(number) is None:
             return
         nodes = self.forest.call(number)
         if len(replies) != len(nodes) or any(node.acted is None for node in nodes):
             raise CallRefused(Refusal.UNFIT, f"call {number} has {len(nodes)} whole completions")
         self._forget(number)
-        self.log.append(
+        kept = nodes[0].asked.text is not None
+        events: list[AnyEvent] = [
             Replied(
                 call=number,
-                digests=tuple(digest for digest, _, _ in replies),
-                reasoning=tuple(reasoning for _, reasoning, _ in replies),
+                digests=tuple(one.digest for one in replies),
+                reasoning=tuple(one.reasoning for one in replies),
+                texts=tuple(one.text for one in replies) if kept else (),
+                spent_s=self._limit.spent,
             )
-        )
-        for node, (_, _, calls) in zip(self.forest.call(number), replies, strict=True):
-            for index, one in enumerate(calls):
-                for event in called(self.name, node.turn or 0, index, one):
-                    self.log.append(event)
+        ]
+        for turn, reply in enumerate(replies, len(self.forest.accepted)):
+            for index, read in enumerate(reply.calls):
+                events += called(self.name, turn, index, read)
+        self.log.append_all(events)
 
-    def _note(self, kind: str, **data: Any) -> None:
-        self.log.append(Noted(note=Event(kind=kind, turn=self.log.state.turn, data=data)))
+    def _note(self, kind: str, **data: Any) -> Noted:
+        return Noted(note=Event(kind=kind, turn=self.log.state.turn, data=data))
 
     def _sampling(self, wanted: SamplingParams) -> SamplingParams:
         own = self.assignment.sampling
@@ -362,7 +382,14 @@ class OutsideAttempt:
         )
 
     def _call_in_flight(self, number: int, *, stream: bool) -> OutsideCall:
-        return OutsideCall(self._context, self.log, number, self._limit, stream=stream)
+        return OutsideCall(
+            self._context,
+            self.log,
+            number,
+            self._limit,
+            stream=stream,
+            stop_table=self._stop_table,
+        )
 
     def _start(self, call: OutsideCall, grace_s: float) -> None:
         assert self._tasks is not None, "a call starts while the attempt runs"
@@ -402,15 +429,6 @@ class OutsideAttempt:
             raise CallRefused(Refusal.OVER, "the trajectory has ended")
         if self._tasks is None:
             raise CallRefused(Refusal.AWAY, "the engine stops, and goes on later")
-
-
-def _busy_s(actions: Sequence[ActionTimings]) -> float:
-    """Seconds in which at least one of the actions was in progress."""
-    busy, end = 0, 0
-    for one in sorted(actions, key=lambda one: one.asked_ns):
-        busy += max(0, one.acted_ns - max(one.asked_ns, end))
-        end = max(end, one.acted_ns)
-    return busy / 1e9
 
 
 def _runs_after(

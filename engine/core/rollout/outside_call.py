@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
 
@@ -17,7 +18,7 @@ import structlog
 
 from engine.core.rollout.action_text import action_text
 from engine.core.rollout.assignment import RolloutContext
-from engine.core.sampler.policy_sampler import PROGRESS_NS, GenerateRequest
+from engine.core.sampler.policy_sampler import GenerateRequest
 from engine.core.sampler.stops import StopTable
 from engine.core.text.thoughts import begins_inside
 from engine.core.time_limit import TimeLimit
@@ -32,6 +33,9 @@ from toolwright.types import Floats, Ids, floats, ids
 
 DELTA_NS = 50_000_000
 """Interval between the parts that a streaming client gets."""
+LOGGED_NS = 750_000_000
+"""Interval between the parts that are logged while a client reads along: an engine that dies takes
+back no more than the last second of what the client has seen."""
 BACKOFF = Backoff(0.5, 10.0)
 """Pauses after the sampler's own retries have failed."""
 
@@ -59,8 +63,10 @@ class OutsideCall:
         limit: TimeLimit,
         *,
         stream: bool,
+        stop_table: Callable[[tuple[str, ...]], StopTable],
     ) -> None:
-        """number: of the call. stream: a client reads along."""
+        """number: of the call. stream: a client reads along. stop_table: makes the table of some
+        stops."""
         self.number = number
         self.readers = 0
         self.refused = ""
@@ -73,6 +79,7 @@ class OutsideCall:
         self._log = attempt
         self._limit = limit
         self._stream = stream
+        self._stop_table = stop_table
         self._live = {node.number: node.partial for node in self.nodes}
         self._unlogged: dict[int, Generated] = {}
         self._logged_ns = time.monotonic_ns()
@@ -89,11 +96,13 @@ class OutsideCall:
 
     async def run(self) -> None:
         """Returns when all completions are whole. Cancellation logs what has come."""
+        nodes = [node for node in self.nodes if node.acted is None]
         try:
             async with asyncio.TaskGroup() as group:
-                for node in self.nodes:
-                    if node.acted is None:
-                        group.create_task(self._complete(node))
+                for node in nodes[1:]:
+                    group.create_task(self._complete(node))
+                for node in nodes[:1]:  # nearly always the only one: it needs no task of its own
+                    await self._complete(node)
         except* SamplerFailed as errors:
             self.refused = str(errors.exceptions[0])
         self.whole.set()
@@ -138,7 +147,7 @@ class OutsideCall:
     def _request(self, node: Node) -> GenerateRequest:
         asked, codec = node.asked, self._context.rules.codec
         prompt = forest_of(self._log).prompt_ids(node.number)
-        stops = StopTable((*asked.stops, *codec.turn_ends), codec)
+        stops = self._stop_table((*asked.stops, *codec.turn_ends))
         seed = asked.sampling.seed
         return GenerateRequest(
             key=self._log.attempt,
@@ -152,16 +161,16 @@ class OutsideCall:
             clock=self._limit,
             grammar=asked.grammar,
             on_progress=None if asked.grammar else lambda part: self._came(node.number, part),
-            progress_ns=DELTA_NS if self._stream else PROGRESS_NS,
+            progress_ns=DELTA_NS if self._stream else None,
         )
 
     def _came(self, number: int, part: Generated) -> None:
-        """Takes new tokens. The log gets them with the first part in `PROGRESS_NS`."""
+        """Takes new tokens. If a client reads along, not every part of them is logged."""
         streamed = _streamed(number, part)
         self._live[number] = with_part(self._live[number], streamed)
         self._unlogged[number] = with_part(self._unlogged.get(number), streamed)
         now = time.monotonic_ns()
-        if now - self._logged_ns >= PROGRESS_NS:
+        if not self._stream or now - self._logged_ns >= LOGGED_NS:
             self._logged_ns = now
             self._log_part(number)
         self.changed.set()
@@ -170,10 +179,14 @@ class OutsideCall:
         part = self._unlogged.pop(number, None)
         state = self._log.state
         if part is not None and state.ended is None and forest_of(self._log).nodes[number]:
-            self._log.append(_streamed(number, part))
+            self._log.append(_streamed(number, part, self._limit.spent))
 
 
-def _streamed(number: int, part: Generated) -> Streamed:
+def _streamed(number: int, part: Generated, spent_s: float = 0.0) -> Streamed:
     return Streamed(
-        node=number, token_ids=part.token_ids, logprobs=part.logprobs, versions=part.versions
+        node=number,
+        token_ids=part.token_ids,
+        logprobs=part.logprobs,
+        versions=part.versions,
+        spent_s=spent_s,
     )

@@ -16,7 +16,9 @@ class Refusal(Enum):
     """The request itself is at fault."""
     CONTEXT_FULL = auto()
     TOO_MANY = auto()
-    """The attempt has as many calls, or calls in flight, as it may."""
+    """The attempt has as many calls in flight as it may: the request may succeed later."""
+    FULL = auto()
+    """The attempt has as many calls, or bytes, as it may: no later request succeeds."""
     OVER = auto()
     """The attempt has ended, or the call was dropped."""
     AWAY = auto()
@@ -59,6 +61,8 @@ class PromptIds:
     """See `Prompt.by_prefix` of the contract."""
     results: tuple[tuple[str, str], ...] = ()
     """(id, text) of each tool result among the new messages."""
+    text: bytes | None = None
+    """See `Prompt.messages` of the contract."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +73,16 @@ class ReadCall:
     name: str
     arguments: str
     invalid_reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompletionReply:
+    """What an agent gets of a completion. For the fields see `Canonical` of the contract."""
+
+    digest: bytes
+    reasoning: bytes = b""
+    calls: tuple[ReadCall, ...] = ()
+    text: bytes = b""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Sequence, Set
 
 from engine.core.rollout.outside_requests import ReadCall
 from engine.core.tools.replies import refused
@@ -35,19 +35,27 @@ def called(attempt: str, turn: int, index: int, read: ReadCall) -> Iterator[Call
         yield Answered(call_id=call_id, outcome=refused(read.invalid_reason))
 
 
-def answered(state: State, given_id: str, text: str, above: Set[int | None]) -> Answered | None:
-    """The event of a tool's result, the first time that it comes back; else None.
+def answered(
+    state: State, results: Sequence[tuple[str, str]], above: Set[int | None]
+) -> list[Answered]:
+    """The events of tool results, (id, text) each: one for each call, when its result first comes
+    back.
 
     Samples of one request have the same ids of calls. above: turns whose calls come first; else the
     newest call counts.
     """
-    found = [one for one in state.open_calls if one.given_id == given_id]
-    if not found:
-        return None
-    call = next((one for one in found if one.turn in above), found[-1])
-    kept = text[:MOST_RESULT]
-    outcome = CallOutcome(observation=kept, valid=True, truncated=kept != text)
-    return Answered(call_id=call.call_id, outcome=outcome, result_ns=time.monotonic_ns())
+    events, open_calls = list[Answered](), list(state.open_calls)
+    for given_id, text in results:
+        found = [one for one in open_calls if one.given_id == given_id]
+        if not found:
+            continue
+        call = next((one for one in found if one.turn in above), found[-1])
+        open_calls.remove(call)
+        kept = text[:MOST_RESULT]
+        outcome = CallOutcome(observation=kept, valid=True, truncated=kept != text)
+        now = time.monotonic_ns()
+        events.append(Answered(call_id=call.call_id, outcome=outcome, result_ns=now))
+    return events
 
 
 def characters(state: State) -> int:

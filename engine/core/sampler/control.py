@@ -133,6 +133,7 @@ class WeightControl:
         async with self._lock:
             previous = self._newest
             self._set(version, path)
+            await self.fleet.announced()
             servers = [server for server in self.fleet.servers if server.up.is_set()]
             began = time.monotonic()
             if self.fleet.memory_released:

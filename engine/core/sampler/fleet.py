@@ -71,6 +71,10 @@ class Fleet:
         self.bring_up: Callable[[Server], Awaitable[None]] | None = None
         self.memory_released = False
         """Whether the learner has the memory of the servers' GPUs: then no server is up."""
+        self.changed: Callable[[], None] | None = None
+        """Called after a change of a server's state or of `known`."""
+        self.announce: Callable[[], Awaitable[None]] | None = None
+        """Returns when every process that samples beside this one knows the present state."""
 
     @property
     def servers(self) -> tuple[Server, ...]:
@@ -85,9 +89,7 @@ class Fleet:
         Raises StartupError if no endpoint answers, or if one reads no images and the policy does.
         """
         for url in self._endpoints:
-            server = Server(self._connect(url))
-            self._by_name[server.name] = server
-            self.router.add(server.name)
+            self._add(url)
         deadline = time.monotonic() + START_SECONDS
         while True:
             await asyncio.gather(*(self._meet(server) for server in self.servers))
@@ -107,6 +109,33 @@ class Fleet:
                 log.warning("sampler_set_aside", server=server.name, why=server.why)
             elif not self._can_see(server):
                 raise StartupError(_blind(server))
+
+    def _add(self, url: str) -> None:
+        server = Server(self._connect(url))
+        server.changed = self._report_change
+        self._by_name[server.name] = server
+        self.router.add(server.name)
+
+    def _report_change(self) -> None:
+        if self.changed is not None:
+            self.changed()
+
+    async def abort(self, prefix: str) -> None:
+        """Aborts the requests whose ids begin with `prefix`, at all servers that answer."""
+
+        async def one(server: Server) -> None:
+            try:
+                await server.client.abort(prefix)
+            except (ServerUnreachable, ServerRefused, WireError) as error:
+                log.info("abort_failed", server=server.name, error=str(error))
+
+        await asyncio.gather(*(one(server) for server in self.servers))
+
+    async def announced(self) -> None:
+        """Returns when every process that samples knows the present state. Call it after a change
+        of `known` and before a server gets the version."""
+        if self.announce is not None:
+            await self.announce()
 
     async def close(self) -> None:
         """Closes the connections."""
@@ -177,6 +206,7 @@ class Fleet:
         self.router.fresh(server.name)
         server.up.set()
         self._one_up.set()
+        self._report_change()
 
     def mark_down(self, server: Server, why: str, *, planned: bool = False) -> None:
         """Sets a server aside: it gets no request until it was brought up again. planned: nothing
@@ -187,6 +217,7 @@ class Fleet:
         server.up.clear()
         if not any(other.up.is_set() for other in self.servers):
             self._one_up.clear()
+        self._report_change()
 
     async def keep_alive(self) -> None:
         """Brings servers that went down back up once they answer. Runs until cancelled."""

@@ -15,9 +15,11 @@ from engine.core.time_limit import TimeLimit
 from engine.types import Generated, Images, StopHit
 from toolwright.types import SamplingParams, Segment
 
-PROGRESS_NS = 750_000_000
-"""Interval between calls of `on_progress`, which come with chunks. An engine that dies loses about
-a second of a long action at most. An engine that lives writes about one record a second for it."""
+FIRST_PROGRESS_NS = 2_000_000_000
+LONGEST_PROGRESS_NS = 30_000_000_000
+"""`on_progress` is called after the first of these times, then whenever the action has lasted twice
+as long, and at least once in the second. An engine that dies loses half of an action in progress at
+most, or its first 2 s. An engine that lives logs most actions once."""
 
 OnAction = Callable[[Generated], None]
 OnMark = Callable[["array[int]", StopHit, int], None]
@@ -54,16 +56,16 @@ class GenerateRequest:
     """(kind, text) of the grammar that limits the action, as SGLang's sampling parameter of that
     kind. Only for samplers of token ids. A server knows its place in a grammar only from the first
     token on, so a broken action fails in place of going on."""
-    progress_ns: int = PROGRESS_NS
-    """Interval between calls of `on_progress`."""
+    progress_ns: int | None = None
+    """Interval between calls of `on_progress`; None = growing intervals, see above."""
     on_action: OnAction = ignore
     """Called once with the later result of `generate`, inside the read that brought the stop and
     before the stream has ended. Not called without a stop."""
     on_mark: OnMark | None = None
     """Called when one of the stop table's marks is complete."""
     on_progress: OnAction | None = None
-    """Called once in `progress_ns`, and once more at cancellation, with the tokens since the last
-    call, excluding `received`. The result may correct their versions."""
+    """Called with chunks, once in an interval, and once more at cancellation. It gets the tokens
+    since the last call, excluding `received`. The result may correct their versions."""
 
 
 class PolicySampler(Protocol):

@@ -30,7 +30,7 @@ from engine.core.sampler.token_action import TokenAction
 from engine.core.sampler.waiting import WaitCause, Waiting
 from engine.core.sampler.wire.client import ServerRefused, ServerUnreachable, fault_of
 from engine.core.sampler.wire.events import WireError
-from engine.core.sampler.wire.request import NO_ADAPTER, generate_request, numbers
+from engine.core.sampler.wire.request import NO_ADAPTER, generate_request
 from engine.core.time_limit import loop_now
 from engine.errors import SamplerFailed
 from engine.types import Codec, Generated
@@ -159,7 +159,7 @@ class SamplerPool(Fleet):
         if not token_ids:
             return
         # Read as unsigned, a negative id exceeds any vocabulary: one comparison finds both.
-        worst = int(numbers(token_ids).view(np.uint32).max())
+        worst = int(np.maximum.reduce(np.frombuffer(token_ids, np.uint32)))
         if worst >= self.vocab_size:
             worst -= (worst > _LARGEST_ID) << 32
             raise SamplerFailed(
@@ -206,14 +206,19 @@ class SamplerPool(Fleet):
         budget = pending.request.max_new_tokens - len(action.token_ids)
         rid = f"{self._boot}{next(self._requests):016x}"
         adapter = None if pending.request.sampling.adapter else server.adapter
+        stops, interval = pending.request.stops, self._table.stream_interval
+        # Marks, stops that the server does not know and clients that read along need small chunks.
+        small = stops.marks or (stops.longer and not server.reads_text)
+        if not small and pending.request.progress_ns is None:
+            interval = self.router.chunk(server.name, interval)
         body = generate_request(
             rid=rid,
             input_ids=prompt,
             sampling=pending.request.sampling,
             max_new_tokens=budget,
-            stop_token_ids=pending.request.stops.stop_token_ids,
-            stop=pending.request.stops.longer if server.reads_text else (),
-            stream_interval=self._table.stream_interval,
+            stop_token_ids=stops.stop_token_ids,
+            stop=stops.longer if server.reads_text else (),
+            stream_interval=interval,
             routing_key=pending.request.key,
             images=pending.request.images,
             top_logprobs=pending.request.top_logprobs,

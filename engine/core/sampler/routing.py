@@ -30,6 +30,10 @@ CLEARLY = 2.0
 percent, and a move costs the prefix cache."""
 LEAST_GAIN = 0.25
 """Seconds that a move must save: less is not worth a line in the log."""
+MANY_STREAMS = 1_000
+LARGE_CHUNK, LONGEST_CHUNK_S = 32, 2.0
+"""Tokens of a chunk while so many streams are read, if they come within so many seconds. Chunks of
+8 then take most of a core."""
 FORGET_SECONDS = 15.0
 """Half-life of an idle server's measured slowness. So an occasional request finds out whether it
 has recovered."""
@@ -44,6 +48,9 @@ class ServerLoad:
 
     in_flight: int = 0
     queued: float = 0.0
+    others_in_flight: int = 0
+    """Requests of other processes that sample for the same run."""
+    others_queued: float = 0.0
     seconds: float = 0.0
     """Recently measured, weighted by MEMORY, over `tokens`."""
     tokens: float = 0.0
@@ -57,6 +64,11 @@ class ServerLoad:
     def pace(self) -> float | None:
         """Seconds per token of one stream; None before the first."""
         return self.seconds / self.tokens if self.tokens > 0 else None
+
+    @property
+    def queue(self) -> float:
+        """Tokens that the requests in flight of all processes will likely bring."""
+        return self.queued + self.others_queued
 
 
 class Router:
@@ -76,6 +88,15 @@ class Router:
     def ended(self, tokens: int) -> None:
         """Records the length of an action that ended."""
         self._length = LENGTH_MEMORY * self._length + (1 - LENGTH_MEMORY) * max(tokens, 1)
+
+    def chunk(self, name: str, usual: int) -> int:
+        """Tokens of a chunk of the next stream from `name`: `usual`, or more if the engine reads
+        many streams."""
+        pace = self.loads[name].pace
+        many = sum(load.in_flight for load in self.loads.values()) >= MANY_STREAMS
+        if many and pace is not None and pace * LARGE_CHUNK <= LONGEST_CHUNK_S:
+            return max(usual, LARGE_CHUNK)
+        return usual
 
     def choose(
         self, among: Sequence[str], *, current: str | None, tokens: float, prompt: int, now: float
@@ -125,7 +146,7 @@ class Router:
         load = self.loads[name]
         load.seconds = MEMORY * load.seconds + seconds
         load.tokens = MEMORY * load.tokens + tokens
-        load.usual = MEMORY * load.usual + (1 - MEMORY) * load.queued if load.usual else load.queued
+        load.usual = MEMORY * load.usual + (1 - MEMORY) * load.queue if load.usual else load.queue
 
     def failed(self, name: str, now: float) -> bool:
         """Records a failed request to `name`. Returns whether that is news: requests that fail
@@ -152,7 +173,7 @@ class Router:
         now: float,
     ) -> tuple[float, int]:  # fmt: skip
         return self._estimate(name, among, tokens, 0 if name == current else prompt, now), (
-            self.loads[name].in_flight
+            self.loads[name].in_flight + self.loads[name].others_in_flight
         )
 
     def _worth(
@@ -174,7 +195,7 @@ class Router:
         elif load.idle_since is not None:
             halvings = min((now - load.idle_since) / FORGET_SECONDS, 64.0)
             pace = max(best, pace * 0.5**halvings)
-        crowd = max(1.0, (load.queued + tokens) / (load.usual + tokens))
+        crowd = max(1.0, (load.queue + tokens) / (load.usual + tokens))
         return pace * (tokens * crowd + unread / PREFILL)
 
     def _best(self, among: Iterable[str]) -> float | None:

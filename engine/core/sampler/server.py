@@ -55,6 +55,8 @@ class Server:
         """Names of this run's adapters that it has, oldest first."""
         self.control = asyncio.Lock()
         """Held while its weights change."""
+        self.changed: Callable[[], None] = lambda: None
+        """Called after the begin and the end of a pause."""
         self._paused_since: float | None = None
         self._look: asyncio.Future[str] | None = None
 
@@ -78,11 +80,13 @@ class Server:
         for flight in self.flights:
             flight.paused = True
             flight.waiting.begin(WaitCause.PAUSED, self._paused_since)
+        self.changed()
 
     def resume(self) -> None:
         self._paused_since = None
         for flight in self.flights:
             flight.waiting.end(WaitCause.PAUSED)
+        self.changed()
 
     def begin_request(self, flight: RequestInFlight) -> None:
         """Counts a request that goes to the server."""

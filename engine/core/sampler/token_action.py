@@ -13,7 +13,11 @@ from __future__ import annotations
 from array import array
 from collections.abc import Mapping, Sequence
 
-from engine.core.sampler.policy_sampler import GenerateRequest
+from engine.core.sampler.policy_sampler import (
+    FIRST_PROGRESS_NS,
+    LONGEST_PROGRESS_NS,
+    GenerateRequest,
+)
 from engine.core.sampler.stops import StopDetector
 from engine.core.sampler.wire.client import ServerUnreachable
 from engine.core.sampler.wire.events import Chunk
@@ -52,7 +56,8 @@ class TokenAction:
         )
         self._base = 0
         self._reported = 0
-        self._told_ns = 0
+        self._begun_ns = self._report_ns = 0
+        """Begin of the action, and the time of the next report of its progress."""
         received = request.received
         if received is not None:
             self.token_ids.extend(received.token_ids)
@@ -65,7 +70,9 @@ class TokenAction:
         """Begins a new request, which goes on from here."""
         self._base = len(self.token_ids)
         self.heard_ns = now_ns
-        self._told_ns = self._told_ns or now_ns
+        if not self._begun_ns:
+            self._begun_ns = now_ns
+            self._report_ns = now_ns + (self.request.progress_ns or FIRST_PROGRESS_NS)
         self.finish = None
         self.server_finished = False
 
@@ -108,7 +115,7 @@ class TokenAction:
         if self._marks:
             self._report_marks(read_ns)
         if hit is None:
-            if read_ns - self._told_ns >= self.request.progress_ns:
+            if read_ns >= self._report_ns:
                 self._report_progress(read_ns)
             return True
         self.finish = FinishReason(
@@ -165,7 +172,8 @@ class TokenAction:
             self._report_progress(self.heard_ns)
 
     def _report_progress(self, read_ns: int) -> None:
-        self._told_ns = read_ns
+        growing = min(read_ns - self._begun_ns, LONGEST_PROGRESS_NS)
+        self._report_ns = read_ns + (self.request.progress_ns or growing)
         start, self._reported = self._reported, max(self._reported, self._detector.sure)
         if self.request.on_progress is None or start == self._reported:
             return

@@ -131,6 +131,7 @@ class UpdateGroup:
         """
         began = self._paused_since or time.monotonic()
         self._fleet.known[str(self._version)] = self._version
+        await self._fleet.announced()
         errors = await change_each(list(self._ranks), self._finish)
         for server, error in errors.items():
             self._errors[server] = str(error)

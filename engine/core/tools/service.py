@@ -91,6 +91,11 @@ class Service:
         self._takes_media = False
 
     @property
+    def is_own(self) -> bool:
+        """Whether the engine starts the service."""
+        return self._process is not None
+
+    @property
     def statistics(self) -> ServiceStatistics:
         return ServiceStatistics(
             open_sessions=len(self.sessions),

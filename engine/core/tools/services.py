@@ -56,18 +56,30 @@ class ToolServices:
         of_task: Mapping[str, Collection[str]] | None = None,
         *,
         connect: Connect | None = None,
+        life: str = "",
     ) -> None:
-        """owner: the same in every life of the engine. processes: by table, those that the engine
-        starts itself. of_task: tables that a task uses, by the task's name; a task without an entry
-        uses all. connect: as for `Service`. Raises StartupError if a `tls_ca` cannot be used."""
+        """owner: the same in every life of the engine. life: as for `Leases`. processes: by table,
+        those that the engine starts itself. of_task: tables that a task uses, by the task's name; a
+        task without an entry uses all. connect: as for `Service`. Raises StartupError if a `tls_ca`
+        cannot be used."""
         own = processes or {}
         self._services = {
             name: Service(name, table, owner, own.get(name), connect=connect)
             for name, table in tables.items()
         }
         self._of_task = of_task or {}
-        self._leases = Leases(self._services.values(), owner)
+        self.leases = Leases(self._services.values(), owner, life)
         self._leaves_open = False
+
+    @property
+    def services(self) -> Mapping[str, Service]:
+        """The services by name."""
+        return self._services
+
+    @property
+    def process_addresses(self) -> dict[str, str]:
+        """Addresses of the engine's own services, by name."""
+        return {name: one.address for name, one in self._services.items() if one.is_own}
 
     def statistics(self) -> dict[str, ServiceStatistics]:
         """Statistics of each service by its name."""
@@ -112,7 +124,7 @@ class ToolServices:
     async def close_abandoned(self, going_on: Collection[str]) -> None:
         """Closes this owner's sessions from an earlier life, except the ids in `going_on`. An id is
         written as `open_session` got it or as a SessionRef has it."""
-        await self._leases.close_abandoned(going_on)
+        await self.leases.close_abandoned(going_on)
 
     async def open_session(
         self, session_id: str, task: Task, media: Sequence[Media] = ()
@@ -123,7 +135,7 @@ class ToolServices:
         Raises AttemptFailed if a service cannot open it, TaskUnfit for a task that cannot be sent.
         After failure and cancellation no session of it stays open.
         """
-        name = self._leases.wire_id(session_id)
+        name = self.leases.wire_id(session_id)
         services = self._used_by(task)
         with self._all_or_none() as opened:
             if len(services) > 1:
@@ -144,7 +156,7 @@ class ToolServices:
 
         Raises SessionLost if one is gone, or its service cannot say; then the others are closed.
         """
-        self._leases.adopt((session_id, *(ref.session_id for ref in refs)))
+        self.leases.adopt((session_id, *(ref.session_id for ref in refs)))
         services = [service.name for service in self._used_by(task)]
         missing = set(services) ^ {ref.service for ref in refs}
         if missing:
@@ -178,7 +190,7 @@ class ToolServices:
         """
         if any(not pending.settled for pending in parent.pending):
             raise ForkRefused(f"{session_id}: its parent has calls in flight", permanent=True)
-        name = self._leases.wire_id(session_id)
+        name = self.leases.wire_id(session_id)
         with self._all_or_none() as forked:
             for session in parent.sessions:
                 service = self._services[session.name]
@@ -206,7 +218,7 @@ class ToolServices:
 
     async def keep_leases(self) -> None:
         """Renews each service's leases. Runs until cancelled."""
-        await self._leases.keep_renewed()
+        await self.leases.keep_renewed()
 
     def _used_by(self, task: Task) -> list[Service]:
         """Services of a task, in one order for all tasks. Otherwise two trajectories could wait for

@@ -75,6 +75,8 @@ class Streamed(Event, frozen=True, kw_only=True):
     prompt_ids: Ids | None = None
     node: int | None = None
     """Completion of an outside agent's call; None in our own turn loop."""
+    spent_s: float = 0.0
+    """See `Asked`."""
 
 
 class Acted(Event, frozen=True, kw_only=True):
@@ -253,6 +255,11 @@ class Asked(Event, frozen=True, kw_only=True):
     grammar: tuple[str, str] | None = None
     """(kind, text) of the grammar that limits the completion."""
     asked_ns: int = 0
+    text: bytes | None = None
+    """Text of its messages after those of completion `text_after`; None = it is not kept."""
+    text_after: int | None = None
+    spent_s: float = 0.0
+    """Seconds of the attempt's time limit that were spent, over all lives of the engine."""
 
 
 class Replied(Event, frozen=True, kw_only=True):
@@ -263,6 +270,10 @@ class Replied(Event, frozen=True, kw_only=True):
     """One for each completion: the digest of the conversation with it."""
     reasoning: tuple[bytes, ...]
     """Digest of each completion's reasoning, b"" without reasoning."""
+    texts: tuple[bytes, ...] = ()
+    """Message of each completion; empty if the call's text is not kept."""
+    spent_s: float = 0.0
+    """See `Asked`."""
 
 
 class Dropped(Event, frozen=True, kw_only=True):

@@ -45,6 +45,8 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     """Its number among the accepted ones; None until then."""
     digest: bytes = b""
     reasoning: bytes = b""
+    text: bytes = b""
+    """Its message, if the call's text is kept."""
 
     @property
     def number(self) -> int:
@@ -93,6 +95,8 @@ class Forest(msgspec.Struct, frozen=True, kw_only=True):
     """By number; None for a dropped one."""
     accepted: tuple[int, ...] = ()
     """Numbers of the accepted nodes, by turn."""
+    spent_s: float = 0.0
+    """Seconds of the time limit that the events know of."""
 
     def asked(self, event: Asked) -> Forest:
         """Raises ValueError for a call that cannot follow."""
@@ -107,11 +111,12 @@ class Forest(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError(f"call {event.call} shares more ids than its parent has")
         start = event.shared + len(event.token_ids)
         new = (Node(asked=event, choice=choice, start=start) for choice in range(event.n))
-        return replace(self, nodes=(*self.nodes, *new))
+        return replace(self._at(event.spent_s), nodes=(*self.nodes, *new))
 
     def streamed(self, event: Streamed) -> Forest:
         node = self._open(event.node)
-        return self._with(replace(node, partial=with_part(node.partial, event)))
+        part = with_part(node.partial, event)
+        return self._at(event.spent_s)._with(replace(node, partial=part))
 
     def acted(self, event: Acted) -> Forest:
         count = len(event.token_ids)
@@ -123,9 +128,12 @@ class Forest(msgspec.Struct, frozen=True, kw_only=True):
         nodes = self.call(event.call)
         if any(node.turn is not None or node.acted is None for node in nodes):
             raise ValueError(f"call {event.call} is not ready for a reply")
-        forest, given = self, zip(nodes, event.digests, event.reasoning, strict=True)
-        for turn, (node, digest, reasoning) in enumerate(given, len(self.accepted)):
-            forest = forest._with(replace(node, turn=turn, digest=digest, reasoning=reasoning))
+        texts = event.texts or (b"",) * len(nodes)
+        forest = self._at(event.spent_s)
+        given = zip(nodes, event.digests, event.reasoning, texts, strict=True)
+        for turn, (node, digest, reasoning, text) in enumerate(given, len(self.accepted)):
+            new = replace(node, turn=turn, digest=digest, reasoning=reasoning, text=text)
+            forest = forest._with(new)
         return replace(forest, accepted=(*self.accepted, *(node.number for node in nodes)))
 
     def dropped(self, event: Dropped) -> Forest:
@@ -272,6 +280,29 @@ class Forest(msgspec.Struct, frozen=True, kw_only=True):
         node, prompt = self.node(number), self.prompt_ids(number)
         return prompt + node.acted.token_ids if node.acted is not None else prompt
 
+    @property
+    def text_bytes(self) -> int:
+        """Size of all text that is kept."""
+        found = (
+            len(node.text) + (0 if node.choice else len(node.asked.text or b""))
+            for node in self.nodes
+            if node
+        )
+        return sum(found)
+
+    def conversation(self, number: int) -> list[bytes] | None:
+        """Texts of the calls that lead to an accepted completion, its own last; None if one of them
+        is not kept. Raises ValueError for an unknown number."""
+        pieces = list[bytes]()
+        at: int | None = number
+        while at is not None:
+            node = self.node(at)
+            if node.turn is None or node.asked.text is None:
+                return None
+            pieces += [node.text, node.asked.text]
+            at = node.asked.text_after
+        return pieces[::-1]
+
     def superseded(self) -> set[int]:
         """Accepted completions that another sample of the same request replaced. No call goes on
         from them: one goes on from the other sample, or the other sample is of a later call."""
@@ -386,6 +417,9 @@ class Forest(msgspec.Struct, frozen=True, kw_only=True):
         if node.acted is not None:
             raise ValueError(f"completion {number} is complete")
         return node
+
+    def _at(self, spent_s: float) -> Forest:
+        return replace(self, spent_s=max(self.spent_s, spent_s))
 
     def _with(self, node: Node) -> Forest:
         number = node.number

@@ -40,9 +40,17 @@ class AttemptLog:
 
     def append(self, event: AnyEvent, blobs: Sequence[Media] = ()) -> None:
         """Raises LogError for an event that cannot follow."""
-        self.state = apply(self.state, event)
-        self.length += 1
-        self.keeper(self.attempt, (event,), blobs)
+        self.append_all((event,), blobs)
+
+    def append_all(self, events: Sequence[AnyEvent], blobs: Sequence[Media] = ()) -> None:
+        """Appends events that belong together: a crash leaves all of them or none. Raises LogError,
+        and appends nothing, if one of them cannot follow."""
+        state = self.state
+        for event in events:
+            state = apply(state, event)
+        self.state = state
+        self.length += len(events)
+        self.keeper(self.attempt, events, blobs)
 
 
 def whole_log(events: Sequence[AnyEvent], logs: Mapping[str, Sequence[AnyEvent]]) -> list[AnyEvent]:

@@ -212,8 +212,8 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
 
     def dispatched(self, turn: int) -> int:
         """Number of calls of a turn that were sent, answered ones included."""
-        answered = sum(call.turn == turn for call in self.calls)
-        return answered + sum(call.turn == turn for call in self.open_calls)
+        answered = [call.turn for call in self.calls].count(turn)
+        return answered + [call.turn for call in self.open_calls].count(turn)
 
 
 EMPTY = State()

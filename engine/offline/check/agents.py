@@ -5,19 +5,39 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
-from engine.offline.check.remarks import WARNING
-from toolwright.recipe import Recipe, task_key
+from engine.offline.check.remarks import LEFT_OUT, WARNING
+from engine.offline.missing_inputs import producer_of
+from toolwright.recipe import Agent, Recipe, task_key
 from toolwright.recipe.agent_program import agent_words, started_agents
 
 
 def agent_lines(recipe: Recipe) -> Iterator[str]:
     """A line an agent. Raises RecipeError if its program, a file of it, a folder or its
-    sandbox is not there."""
+    sandbox is not there, unless the recipe produces the program or the folder."""
     for name, agent in started_agents(recipe).items():
-        key, words = f"{task_key(name)}.agent", agent_words(recipe, name, agent)
-        if agent.sandbox == "none":
+        key = f"{task_key(name)}.agent"
+        missing = next(_missing(recipe, agent), None) if agent.in_process else None
+        if missing:
+            yield "{}{}: {} is not there yet, `toolwright run` makes it by {}".format(
+                LEFT_OUT, key, *missing
+            )
+            continue
+        words = agent_words(recipe, name, agent)
+        if agent.in_process and agent.sandbox == "none":
             yield (
                 f'{WARNING}{key}.sandbox = "none": an agent may do what its account may, and reach '
                 "any network"
             )
-        yield f"{key}: {shlex.join(words)}, at most {agent.at_once} at a time"
+        where = {"http": f"the service {agent.url}", "container": f"the image {agent.image}"}
+        said = " ".join(filter(None, (where.get(agent.kind), shlex.join(words))))
+        yield f"{key}: {said}, at most {agent.at_once} at a time"
+
+
+def _missing(recipe: Recipe, agent: Agent) -> Iterator[tuple[str, str]]:
+    """Program and folders that are not there, each with what produces it or a folder around it."""
+    for word in (*agent.command[:1], *agent.folders):
+        path = recipe.resolve(word)
+        if not path.exists():
+            found = (producer_of(recipe, one) for one in (path, *path.parents))
+            if producer := next(filter(None, found), ""):
+                yield word, producer

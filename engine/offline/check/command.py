@@ -39,7 +39,7 @@ from engine.offline.check.recipe_warnings import (
     question_of,
     sampling_warnings,
 )
-from engine.offline.check.remarks import WARNING, remarks
+from engine.offline.check.remarks import LEFT_OUT, WARNING, remarks
 from engine.offline.check.template_report import agents_report, template_report
 from engine.offline.check.warm_up import warm_up_warnings
 from engine.offline.missing_inputs import producer_of, producer_of_source, stand_in_for_policy
@@ -59,8 +59,6 @@ QUESTION_SHOWN = 120
 """Longest quotation of the first question, in characters."""
 PATIENCE_S = 15.0
 """Seconds to wait for an unreachable service: a check should report it soon."""
-LEFT_OUT = "left out: "
-"""Prefix of lines about parts that cannot be checked yet."""
 
 
 def check(recipe: Recipe, table: EngineTable, *, connect: bool) -> Iterator[str]:
@@ -109,7 +107,8 @@ def check(recipe: Recipe, table: EngineTable, *, connect: bool) -> Iterator[str]
     if codec:
         for is_warning, line in template_report(codec, protocols):
             yield f"{WARNING}{line}" if is_warning else line
-        if any(task.agent is not None for task in recipe.shared.each_task.values()):
+        agents = any(task.agent is not None for task in recipe.shared.each_task.values())
+        if agents or "ingress" in recipe.raw:
             for is_warning, line in agents_report(codec):
                 yield f"{WARNING}{line}" if is_warning else line
         found = context_warnings(recipe, table, read_config(recipe.resolve(like or first)))

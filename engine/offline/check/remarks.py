@@ -17,6 +17,8 @@ from toolwright.recipe.layers import highest
 from toolwright.recipe.models.table import ReadIf
 
 WARNING = "warning: "
+LEFT_OUT = "left out: "
+"""Prefix of lines about parts that cannot be checked yet."""
 
 
 def remarks(recipe: Recipe) -> list[str]:

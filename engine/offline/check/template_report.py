@@ -12,18 +12,35 @@ from engine.core.text.framing import template_class
 
 NEAR = 0.8
 """Similarity (difflib's ratio) from which a name may be a misspelling of another."""
+PROBE = "toolwright_probe"
 TOOL = "tool"
 """Role of observations for protocols that write no messages after the prompt."""
 
 
 def agents_report(codec: HuggingFaceCodec) -> Iterator[tuple[bool, str]]:
-    """(is a warning, line) pairs: the template's class for what outside agents append."""
+    """(is a warning, line) pairs: the template's class for what outside agents append, and whether
+    it shows their tools."""
+    if not _shows_tools(codec):
+        yield (
+            True,
+            "chat template, outside agents: it does not show `tools`, so the policy never reads "
+            "an agent's tools; take a template that does, or let the agent's prompt say them",
+        )
     for role in ("tool", "user"):
         kind, why = template_class(codec, role)
         whole = kind == "not splittable"
         note = "; each request may be rendered as a whole" if whole else ""
         line = f"chat template, outside agents, role {role!r}: {kind}{f' ({why})' if why else ''}"
         yield whole, line + note
+
+
+def _shows_tools(codec: HuggingFaceCodec) -> bool:
+    messages = [{"role": "user", "content": "x"}]
+    function = {"name": PROBE, "description": PROBE, "parameters": {"type": "object"}}
+    try:
+        return PROBE in codec.chat(messages, tools=[{"type": "function", "function": function}])
+    except ValueError:
+        return False
 
 
 def template_report(

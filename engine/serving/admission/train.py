@@ -21,7 +21,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -30,15 +30,15 @@ from typing import TypeVar
 import structlog
 
 from engine.core.tasks import BadRow, BadRows, TaskSource
-from engine.core.trajectory.log import AttemptLog, before
+from engine.core.trajectory.log import AttemptLog
 from engine.errors import StartupError, TaskUnfit
 from engine.serving.admission.capacity import staleness_room
 from engine.serving.admission.dynamic_sampling import GroupFilter
 from engine.serving.admission.mixing import Mixture
 from engine.serving.admission.places import Places
 from engine.serving.admission.submitted import SubmittedTasks
-from engine.serving.crew.crew import Crew, GroupAssignment
-from engine.serving.crew.member import Member
+from engine.serving.crew.crew import Crew, Finished, GroupAssignment
+from engine.serving.crew.earlier_logs import earlier_logs
 from engine.serving.journal.journal import GroupCounts, Journal, JournalFull
 from engine.serving.telemetry.event_feed import Happened, unheard
 from toolwright.recipe import Run
@@ -123,9 +123,8 @@ class TrainLane:
 
     @property
     def earlier_outside(self) -> list[AttemptLog]:
-        """Attempts of outside agents, from an earlier life, that will go on."""
-        logs = self._earlier.values()
-        return [log for log in logs if log.state.forest is not None and log.state.ended is None]
+        """Attempts of outside agents, from an earlier life, whose groups are not complete."""
+        return [log for log in self._earlier.values() if log.state.forest is not None]
 
     @property
     def running(self) -> int:
@@ -155,16 +154,7 @@ class TrainLane:
         its tool service until the next publish, which may itself wait for that room.
         """
         open_logs = await self._journal.open_logs()
-        logs = {found.attempt: found.events for found in open_logs.values()}
-        for trajectory_id, found in open_logs.items():
-            try:
-                start = before(found.events, logs)
-                attempt = AttemptLog(found.attempt, self._journal.append, found.events, start=start)
-            except ValueError as error:  # LogError, or tokens and log-probs that do not fit
-                log.warning("log_refused", attempt=found.attempt, error=str(error))
-                self._journal.forget(found.attempt)
-            else:
-                self._earlier[trajectory_id] = attempt
+        self._earlier |= earlier_logs(open_logs, self._journal.append, self._journal.forget)
         newest = await self._journal.newest_version()
         room = self._capacity_at(0 if newest is None else newest[0].step)
         groups = sorted({_group_of(trajectory_id) for trajectory_id in self._earlier})
@@ -341,7 +331,7 @@ class TrainLane:
             whose = f" of tasks.{name}" if name else ""
             raise StartupError(f"no row of the task source{whose} can be used; the last is {error}")
 
-    async def _store(self, position: int, members: list[Member]) -> None:
+    async def _store(self, position: int, members: Sequence[Finished]) -> None:
         trajectories = [member.trajectory for member in members]
         for trajectory in trajectories:
             self._on_trajectory(trajectory)
@@ -356,14 +346,17 @@ class TrainLane:
             log.error("fruitless", reason=self.fruitless)
         self._told_fruitless = bool(self.fruitless)
         versions = list(dict.fromkeys(v for t in trajectories for v in t.weight_versions))
-        records = [serialize(trajectory_to_proto(t)) for t in trajectories]
+        records = [
+            member.serialized or serialize(trajectory_to_proto(trajectory))
+            for member, trajectory in zip(members, trajectories, strict=True)
+        ]
         sequence = await self._written(
             partial(
                 self._journal.add_group,
                 position=position,
                 identity=trajectories[0].group_id,
                 members=records,
-                attempts=[member.log.attempt for member in members],
+                attempts=[member.attempt for member in members],
                 versions=versions,
                 turned_away=turned_away,
             )

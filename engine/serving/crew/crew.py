@@ -7,15 +7,16 @@ what infrastructure failed, and scores. It knows no source, no journal and no re
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
-from engine.core.rollout.assignment import Assignment
+from engine.core.rollout.assignment import Assignment, RolloutContext
 from engine.core.tasks import DrawnTask
 from engine.core.trajectory.log import AttemptLog
-from engine.serving.crew.member import Member
-from toolwright.types import SamplingParams, WeightVersion
+from toolwright.recipe import Limits
+from toolwright.types import SamplingParams, Trajectory, WeightVersion
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,22 +36,54 @@ class GroupAssignment:
     queued: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when all members are done, have a place or wait for one."""
     drained: asyncio.Event = field(default_factory=asyncio.Event)
+    places: AbstractAsyncContextManager[Any, None] | None = None
+    """Places of the members; None = those of the crew."""
+
+
+class Finished(Protocol):
+    """A trajectory that is over and scored."""
+
+    @property
+    def attempt(self) -> str:
+        """Name of the attempt that reached the end."""
+        ...
+
+    @property
+    def trajectory(self) -> Trajectory: ...
+
+    @property
+    def serialized(self) -> bytes | None:
+        """The record as it came from another process; None if it was made in this one."""
+        ...
 
 
 class Crew(Protocol):
     """Carries out assignments. All methods raise TaskUnfit for a task that cannot be rolled out."""
 
-    async def run_group(self, group: GroupAssignment) -> list[Member]:
+    async def run_group(self, group: GroupAssignment) -> Sequence[Finished]:
         """The scored members in order. While infrastructure fails all of them they are rolled out
         again, after growing pauses. The list is empty if the engine drains meanwhile."""
         ...
 
     async def run_row(
         self, row: Assignment, *, number: int, version: WeightVersion, sampled: Callable[[], None]
-    ) -> tuple[Member, str]:
+    ) -> tuple[Finished, str]:
         """The trajectory of an evaluation row, scored, and why it does not count; "" if it counts.
 
         number: passes over the row before this one. version: the only weights that may write it.
         sampled: called when the rollout counts and only scoring is left.
         """
+        ...
+
+
+class SuiteCrew(Crew, Protocol):
+    """A crew that also runs the rows of evaluation suites."""
+
+    @property
+    def rollout_context(self) -> RolloutContext:
+        """Rules, sampler and tools of training."""
+        ...
+
+    def of_suite(self, limits: Limits) -> Crew:
+        """The crew of a suite, which has its own limits. It keeps no log."""
         ...

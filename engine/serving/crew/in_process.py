@@ -32,7 +32,7 @@ from engine.core.rollout.assignment import (
 from engine.core.rollout.attempts import roll_out
 from engine.core.trajectory.log import AttemptLog, Keeper, keep_nothing
 from engine.core.trajectory.record import Identity
-from engine.errors import TaskUnfit, first_of_group
+from engine.errors import GivenBack, TaskUnfit, first_of_group
 from engine.serving.admission.places import Places
 from engine.serving.crew.crew import GroupAssignment
 from engine.serving.crew.member import Member, mark_orphans, run_hook, score_members
@@ -171,6 +171,8 @@ class _GroupRun:
         crew, group = self._crew, self._group
         for round_ in count():
             members = await self._roll_out(round_)
+            if not members:
+                return []
             if not all(member.failure for member in members):
                 # Both replace the results of an earlier life, if it came as far.
                 if crew.rewards.per_group:
@@ -190,6 +192,7 @@ class _GroupRun:
         return []
 
     async def _roll_out(self, round_: int) -> list[Member]:
+        """The members; empty if one of them was given back."""
         branching, size = self._crew.branching, self._group.size
         # Starters begin at the prompt, or continue an earlier life's rollout.
         starters = set(range(size if branching is None else branching.starters(size)))
@@ -211,14 +214,18 @@ class _GroupRun:
                 }
                 await asyncio.sleep(0)  # each of them takes its first step
                 self._group.queued.set()
-        return mark_orphans([tasks[index].result() for index in range(size)])
+        members = [found for task in tasks.values() if (found := task.result()) is not None]
+        if len(members) < size:
+            return []  # the others stay in the journal, for the engine's next life
+        return mark_orphans(sorted(members, key=lambda member: member.identity.index))
 
     def _id_of(self, index: int) -> str:
         return f"{self._group.group_id}-{index}"
 
     async def _member(
         self, index: int, round_: int, branches: BranchBudget | None, *, waits: bool
-    ) -> Member:
+    ) -> Member | None:
+        """None if the member was given back."""
         crew, group, trajectory_id = self._crew, self._group, self._id_of(index)
         assignment = Assignment(
             trajectory_id=trajectory_id,
@@ -235,11 +242,14 @@ class _GroupRun:
         earlier = group.earlier.pop(trajectory_id, None)
         over = earlier is not None and earlier.state.ended is not None
         name = f"{crew.life}r{round_}a"
-        async with contextlib.nullcontext() if over else crew.places:
+        async with contextlib.nullcontext() if over else group.places or crew.places:
             branch = None
             if waits and branches is not None:
                 branch = await branches.wait(f"{trajectory_id}/{name}0")
-            member = await crew.roll_out(assignment, name, earlier=earlier, branch=branch)
+            try:
+                member = await crew.roll_out(assignment, name, earlier=earlier, branch=branch)
+            except GivenBack:
+                return None
         if branches is not None:
             branches.ended()
         ended = member.log.state.ended

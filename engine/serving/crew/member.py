@@ -31,8 +31,17 @@ class Member:
     identity: Identity
 
     @property
+    def attempt(self) -> str:
+        return self.log.attempt
+
+    @property
     def trajectory(self) -> Trajectory:
         return record(self.log.state, self.identity)
+
+    @property
+    def serialized(self) -> None:
+        """The record was made in this process."""
+        return None
 
     @cached_property
     def unscored(self) -> Trajectory:

@@ -31,7 +31,7 @@ import structlog
 from engine.config import Evaluation, Suite
 from engine.core.sampler.context import check_context
 from engine.errors import StartupError
-from engine.serving.crew.in_process import InProcessCrew
+from engine.serving.crew.crew import SuiteCrew
 from engine.serving.evaluation.results import Results
 from engine.serving.evaluation.suite import SuiteContext, SuiteRun, limits_of, sampling_of
 from engine.serving.evaluation.suite_tasks import SuiteTasks
@@ -79,7 +79,7 @@ class EvaluationLane:
         *,
         table: Evaluation,
         steps: int,
-        crews: Mapping[str, InProcessCrew],
+        crews: Mapping[str, SuiteCrew],
         sampling: SamplingParams,
         run_folder: Path,
         happened: Happened = unheard,

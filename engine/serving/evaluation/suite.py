@@ -24,8 +24,7 @@ from engine.config import Suite
 from engine.core.rollout.assignment import Assignment
 from engine.core.tasks import BadRow, DrawnTask, for_purpose
 from engine.errors import TaskUnfit
-from engine.serving.crew.crew import Crew
-from engine.serving.crew.in_process import InProcessCrew
+from engine.serving.crew.crew import Crew, SuiteCrew
 from engine.serving.evaluation.results import (
     Results,
     RowStates,
@@ -71,7 +70,7 @@ class SuiteRun:
     def __init__(
         self,
         context: SuiteContext,
-        crew: InProcessCrew,
+        crew: SuiteCrew,
         suite: Suite,
         version: WeightVersion,
         tasks: SuiteTasks,

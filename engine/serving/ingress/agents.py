@@ -18,10 +18,13 @@ from engine.core.rollout.assignment import Assignment, OutsideRun, RolloutContex
 from engine.core.rollout.outside_attempt import OutsideAttempt
 from engine.core.rollout.outside_call import forest_of
 from engine.core.trajectory.log import AttemptLog
+from engine.errors import GivenBack
 from engine.serving.ingress.keys import Keys, KeyUse
 from engine.serving.ingress.worker_lives import WorkerLives, holder_of
 from toolwright.recipe import Agent
 
+MOST_ENDED = 1 << 16
+"""Ended attempts whose number of calls is in memory; the journal has those of later ones."""
 HELD_S = 30.0
 """Longest time for which a request waits until its attempt goes on, in seconds."""
 _GONE = "the process that started the agent is gone"
@@ -43,10 +46,17 @@ class _Wanted:
 class Agents:
     """All outside attempts. `of_task` gives a `RolloutContext.outside`."""
 
-    def __init__(self, keys: Keys, durable: Callable[[], Awaitable[None]]) -> None:
-        """durable: returns when everything that was logged before is on disk."""
+    def __init__(
+        self,
+        keys: Keys,
+        durable: Callable[[], Awaitable[None]],
+        recorded: Callable[[str], Awaitable[int]],
+    ) -> None:
+        """durable: returns when everything that was logged before is on disk. recorded: number of
+        calls of an attempt whose record is stored, or 0."""
         self.keys = keys
         self.durable = durable
+        self._recorded = recorded
         self._waiting = deque[tuple[OutsideAttempt, asyncio.Future[None]]]()
         self._wanted = dict[str, _Wanted]()
         """Requests of workers that wait for an attempt."""
@@ -55,22 +65,40 @@ class Agents:
         self._live = dict[str, OutsideAttempt]()
         self._expected = dict[str, asyncio.Event]()
         """Attempts that will soon be live; set when one is live or has ended."""
+        self._ended = dict[str, int]()
+        """Numbers of calls of ended attempts."""
         self._lives = WorkerLives(self._give_up)
         self._stops = False
+        self.draining = False
+        """Nothing is handed out any more."""
 
     def of_task(self, rules: Agent) -> OutsideRun:
         """Runs the attempts of a task with these rules."""
         return partial(self.run, rules)
 
     def expect(self, logs: Iterable[AttemptLog]) -> None:
-        """Announces attempts that agents work on, and that will go on."""
+        """Announces attempts of an earlier life: those that agents work on will go on."""
         for log in logs:
+            if log.state.ended is not None:
+                self._remember(log)
+                continue
             self._expected.setdefault(log.attempt, asyncio.Event())
             self._taken[forest_of(log).begun.taker] = log.attempt
 
     def stop(self) -> None:
         """Announces the engine's end: attempts that it cancels go on in its next life."""
         self._stops = True
+
+    def drain(self) -> None:
+        """Gives back the attempts that no agent has taken, and answers workers that wait."""
+        self.draining = True
+        for _attempt, begun in list(self._waiting):
+            if not begun.done():
+                begun.set_exception(GivenBack())
+        for wanted in self._wanted.values():
+            if not wanted.attempt.done():
+                wanted.attempt.set_result(None)
+        self._wanted.clear()
 
     @property
     def waiting(self) -> int:
@@ -85,7 +113,8 @@ class Agents:
     async def run(
         self, rules: Agent, context: RolloutContext, assignment: Assignment, log: AttemptLog
     ) -> None:
-        """Waits for an agent and runs the attempt. Raises AttemptFailed."""
+        """Waits for an agent and runs the attempt. Raises AttemptFailed, or GivenBack if the engine
+        drains before an agent takes it."""
         attempt, name = OutsideAttempt(context, assignment, log, rules), log.attempt
         try:
             if not log.state.opened:
@@ -94,9 +123,10 @@ class Agents:
         finally:
             self._live.pop(name, None)
             if not (self._stops and log.state.ended is None and log.state.opened):
-                self._settled(name)
                 if log.state.opened:
+                    self._remember(log)
                     self._taken.pop(attempt.forest.begun.taker, None)
+                self._settled(name)
             else:  # it goes on in the engine's next life
                 self.expect([log])
 
@@ -134,6 +164,11 @@ class Agents:
             if name is None or not (name in self._live or name in self._expected)
         ]
 
+    async def calls_of(self, name: str) -> int:
+        """Number of model calls of an attempt that has ended; 0 once its record is gone."""
+        found = self._ended.get(name)
+        return await self._recorded(name) if found is None else found
+
     async def attempt(self, name: str) -> OutsideAttempt | None:
         """An attempt in progress; None for one that has ended. Waits for an attempt of an earlier
         life. Raises TimeoutError after `HELD_S`."""
@@ -143,7 +178,10 @@ class Agents:
         return self._live.get(name)
 
     async def _handed_out(self, taker: str, tasks: Collection[str]) -> OutsideAttempt | None:
-        """The next attempt that is free; None if an equal request is given up meanwhile."""
+        """The next attempt that is free; None if an equal request is given up meanwhile, or if the
+        engine drains."""
+        if self.draining:
+            return None
         wanted = self._wanted.get(taker)
         if wanted is None:
             future = asyncio.get_running_loop().create_future()
@@ -157,7 +195,9 @@ class Agents:
                 wanted.attempt.set_result(None)
 
     async def _offer(self, attempt: OutsideAttempt) -> None:
-        """Returns when a worker has taken the attempt."""
+        """Returns when a worker has taken the attempt. Raises GivenBack."""
+        if self.draining:
+            raise GivenBack
         begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         entry = (attempt, begun)
         self._waiting.append(entry)
@@ -180,6 +220,11 @@ class Agents:
             self.expect([attempt.log])
             begun.set_result(None)
             self._wanted.pop(taker).attempt.set_result(attempt)
+
+    def _remember(self, log: AttemptLog) -> None:
+        if len(self._ended) >= MOST_ENDED:
+            del self._ended[next(iter(self._ended))]
+        self._ended[log.attempt] = len(forest_of(log).accepted)
 
     def _started(self, attempt: OutsideAttempt) -> None:
         self._live[attempt.name] = attempt

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from contextlib import aclosing
 from typing import Any
+
+import grpc.aio
+import structlog
 
 from engine.core.rollout.outside_attempt import OutsideAttempt
 from engine.core.rollout.outside_call import OutsideCall
 from engine.core.rollout.outside_requests import (
     AgentEnd,
     CallRefused,
+    CompletionReply,
     ModelRequest,
     PromptIds,
     ReadCall,
@@ -27,7 +31,7 @@ from toolwright.common.v1 import trajectory_pb2
 from toolwright.ingress.limits import DIGEST_BYTES, MOST_STOPS, ids_digest
 from toolwright.ingress.v1 import ingress_pb2 as pb
 from toolwright.ingress.v1 import ingress_pb2_grpc
-from toolwright.rpc.errors import ServiceError, abort, answers_errors
+from toolwright.rpc.errors import ServiceError, abort, answers_errors, internal
 from toolwright.types import Author, Floats, Ids, RewardPart, StopReason
 
 LONGEST_TAKE_WAIT = 60.0
@@ -37,6 +41,8 @@ MOST_ANSWER = 1 << 20
 RETRY_S = 1.0
 """Pause before a request is repeated because its attempt does not go on yet, in seconds."""
 
+log = structlog.get_logger("ingress")
+
 Context = Any
 """grpc.aio.ServicerContext; the library is untyped."""
 
@@ -44,6 +50,7 @@ _REASONS = {
     Refusal.UNFIT: reasons.ERROR_REASON_INVALID_REQUEST,
     Refusal.CONTEXT_FULL: reasons.ERROR_REASON_CONTEXT_FULL,
     Refusal.TOO_MANY: reasons.ERROR_REASON_TOO_MANY_CALLS,
+    Refusal.FULL: reasons.ERROR_REASON_TRAJECTORY_FULL,
     Refusal.OVER: reasons.ERROR_REASON_SESSION_CLOSED,
     Refusal.AWAY: reasons.ERROR_REASON_DRAINING,
 }
@@ -60,8 +67,19 @@ _PROMPT_AUTHORS = (Author.PROMPT, Author.TOOL, Author.TEMPLATE, Author.SYSTEM, A
 class IngressServicer(ingress_pb2_grpc.IngressServiceServicer):
     """Model calls of outside agents, and the hand-out of their trajectories."""
 
-    def __init__(self, agents: Agents, codec: Codec, vocab_size: int) -> None:
+    def __init__(
+        self,
+        agents: Agents,
+        codec: Codec,
+        vocab_size: int,
+        tokenizer: str,
+        over: Callable[[], bool],
+    ) -> None:
+        """tokenizer: digest of tokenizer and chat template, which the ingress must have too. over:
+        whether no trajectory follows."""
+        self._over = over
         self._agents = agents
+        self._tokenizer = tokenizer
         self._vocab_size = vocab_size
         self._ends = {codec.token_id(text) for text in codec.turn_ends} - {None}
 
@@ -76,24 +94,52 @@ class IngressServicer(ingress_pb2_grpc.IngressServiceServicer):
             await abort(context, ServiceError(_REASONS[error.refusal], str(error)))
         except ServiceError as error:
             await abort(context, error)
+        except (grpc.aio.AbortError, grpc.aio.BaseError):
+            raise
+        except Exception as error:
+            log.exception("unexpected", method="Generate")
+            await abort(context, internal(error))
 
     @answers_errors
     async def CheckKey(self, request: pb.CheckKeyRequest, context: Context) -> pb.CheckKeyResponse:
         for use, named in _USES.items():
             if self._agents.keys.attempt(request.key, use) is not None:
+                self._same_tokenizer(request.tokenizer)
                 return pb.CheckKeyResponse(use=named)
         raise _no_key()
+
+    @answers_errors
+    async def Conversation(
+        self, request: pb.ConversationRequest, context: Context
+    ) -> pb.ConversationResponse:
+        attempt = await self._attempt(request.key, KeyUse.CALLS)
+        try:
+            found = attempt.forest.conversation(request.node)
+        except ValueError:
+            found = None
+        if found is None:
+            raise ServiceError(
+                reasons.ERROR_REASON_RESPONSE_NOT_FOUND,
+                f"the conversation of call {request.node} is not kept",
+                subject="node",
+                fix="send all messages",
+            )
+        digest = attempt.forest.node(request.node).asked.request
+        return pb.ConversationResponse(request_digest=digest, messages=found)
 
     @answers_errors
     async def Take(self, request: pb.TakeRequest, context: Context) -> pb.TakeResponse:
         if not request.worker:
             raise _unfit("worker is empty", "worker")
         self._seen(request)
-        wait = min(wire.seconds(request.wait), LONGEST_TAKE_WAIT)
+        wait = 0.0 if self._over() else min(wire.seconds(request.wait), LONGEST_TAKE_WAIT)
         name = taker(request.worker, request.life, request.number)
         attempt = await self._agents.take(name, wait, frozenset(request.tasks))
         if attempt is None:
-            return pb.TakeResponse()
+            over = self._over()
+            if self._agents.draining and not over:
+                raise _stops()
+            return pb.TakeResponse(over=over)
         keys, task = self._agents.keys, attempt.assignment.task
         reward_key, rewards = keys.key(attempt.name, KeyUse.REWARD), attempt.rules.reward_from
         return pb.TakeResponse(
@@ -139,9 +185,11 @@ class IngressServicer(ingress_pb2_grpc.IngressServiceServicer):
             raise _unfit("outcome is not set", "outcome")
         if len(request.answer) > MOST_ANSWER:
             raise _unfit(f"an answer has at most {MOST_ANSWER:,} characters", "answer")
-        attempt = await self._found(request.key, KeyUse.CALLS, KeyUse.REWARD)
-        calls = 0  # it has ended before
-        if attempt is not None:
+        name = self._name(request.key, KeyUse.CALLS, KeyUse.REWARD)
+        attempt = await self._live(name)
+        if attempt is None:
+            calls = await self._agents.calls_of(name)
+        else:
             calls = len(attempt.forest.accepted)
             lost = request.needs_calls and not calls
             failed = lost or request.outcome == pb.OUTCOME_INFRASTRUCTURE
@@ -160,6 +208,17 @@ class IngressServicer(ingress_pb2_grpc.IngressServiceServicer):
                 raise ServiceError(_REASONS[error.refusal], str(error)) from error
         await self._agents.durable()
         return pb.EndedResponse(calls=calls)
+
+    def _same_tokenizer(self, theirs: str) -> None:
+        """Raises ServiceError if the ingress would render other ids than the engine."""
+        if theirs not in ("", self._tokenizer):
+            raise ServiceError(
+                reasons.ERROR_REASON_OTHER_TOKENIZER,
+                f"the tokenizer or chat template of policy.model is {self._tokenizer[:12]} in the "
+                f"engine and {theirs[:12]} in the ingress",
+                subject="policy.model",
+                fix="give both the same folder, or copies of it, and the same policy.template",
+            )
 
     def _seen(self, request: pb.TakeRequest | pb.HoldRequest) -> None:
         if "/" in request.life:
@@ -216,7 +275,7 @@ class IngressServicer(ingress_pb2_grpc.IngressServiceServicer):
         for one in reply.completions:
             if len(one.digest) != DIGEST_BYTES:
                 raise _unfit(f"a digest has {DIGEST_BYTES} bytes", "completions.digest")
-            calls = [
+            calls = tuple(
                 ReadCall(
                     id=call.id,
                     name=call.name,
@@ -224,8 +283,11 @@ class IngressServicer(ingress_pb2_grpc.IngressServiceServicer):
                     invalid_reason=call.invalid_reason,
                 )
                 for call in one.calls
-            ]
-            replies.append((one.digest, one.reasoning, calls))
+            )
+            accepted = CompletionReply(
+                digest=one.digest, reasoning=one.reasoning, calls=calls, text=one.message
+            )
+            replies.append(accepted)
         attempt.reply(number, replies)
 
     async def _completions(
@@ -263,16 +325,17 @@ class IngressServicer(ingress_pb2_grpc.IngressServiceServicer):
             tokens=node.end,
             turn_ended=not self._ends.isdisjoint(last),
             ids_digest=ids_digest(attempt.forest.ids(node.number)) if verify else b"",
+            kept=attempt.keeps(match),
         )
 
     async def _attempt(self, key: str, *uses: KeyUse) -> OutsideAttempt:
-        attempt = await self._found(key, *uses)
+        attempt = await self._live(self._name(key, *uses))
         if attempt is None:
             raise ServiceError(reasons.ERROR_REASON_SESSION_CLOSED, "the trajectory has ended")
         return attempt
 
-    async def _found(self, key: str, *uses: KeyUse) -> OutsideAttempt | None:
-        """The attempt of a key; None for one that has ended."""
+    def _name(self, key: str, *uses: KeyUse) -> str:
+        """Name of the attempt of a key."""
         keys = self._agents.keys
         name = keys.attempt(key, *uses)
         if name is None:
@@ -284,6 +347,10 @@ class IngressServicer(ingress_pb2_grpc.IngressServiceServicer):
                     fix="report with the reward key and make calls with the other one",
                 )
             raise _no_key()
+        return name
+
+    async def _live(self, name: str) -> OutsideAttempt | None:
+        """The attempt; None for one that has ended."""
         try:
             return await self._agents.attempt(name)
         except TimeoutError as error:
@@ -365,6 +432,7 @@ def _prompt(prompt: pb.Prompt, vocab_size: int) -> PromptIds:
         fresh=kind == "fresh",
         by_prefix=prompt.by_prefix,
         results=tuple((one.id, one.text) for one in prompt.results),
+        text=prompt.messages if prompt.HasField("messages") else None,
     )
 
 
@@ -401,6 +469,12 @@ def _finished(node: Node, sent: int) -> pb.Finished:
         completion_tokens=len(acted.token_ids),
         prompt_tokens=node.start,
         node=node.number,
+    )
+
+
+def _stops() -> ServiceError:
+    return ServiceError(
+        reasons.ERROR_REASON_DRAINING, "the engine stops; its next life hands out trajectories"
     )
 
 

@@ -94,6 +94,12 @@ def add(
     return sequence
 
 
+def member_of(db: sqlite3.Connection, attempt: str) -> bytes | None:
+    """Bytes of the trajectory that an attempt became; None if they are not kept."""
+    row = db.execute("SELECT trajectory FROM members WHERE attempt = ?", (attempt,)).fetchone()
+    return None if row is None else bytes(row[0])
+
+
 def after(db: sqlite3.Connection, sequence: int, limit: int) -> list[StoredGroup]:
     """Groups with a higher number that were not dropped, in order, at most `limit`."""
     found = db.execute(

@@ -20,7 +20,7 @@ import secrets
 import sqlite3
 import uuid
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -37,6 +37,8 @@ from engine.serving.journal.logs import LogEntry, Logs, OpenLog
 from engine.serving.journal.schema import JournalLock, open_database, unusable
 from engine.serving.journal.submitted import SubmittedTask
 from engine.serving.journal.writer import GROUP_COMMIT_S, Drive, Writer
+from toolwright import wire
+from toolwright.common.v1 import trajectory_pb2
 from toolwright.types import WeightVersion
 
 __all__ = [
@@ -164,6 +166,11 @@ class Journal:
         """
         self._writer.append(LogEntry(attempt, events, blobs))
 
+    def append_encoded(self, attempt: str, events: bytes, blobs: Sequence[Media] = ()) -> None:
+        """As `append`, with events that another process encoded. They must be readable: the journal
+        does not decode them."""
+        self._writer.append(LogEntry(attempt, events, blobs))
+
     def forget(self, attempt: str) -> None:
         """Gives up an attempt: it never goes on, and its events may be deleted."""
         self._writer.append(LogEntry(attempt, None))
@@ -181,6 +188,14 @@ class Journal:
             except JournalFull:
                 await asyncio.sleep(FULL_PAUSE_S)
 
+    async def committed(self) -> None:
+        """As `durable`, with the next group commit: for callers that can wait."""
+        while True:
+            try:
+                return await self._writer.write_soon(lambda: None, lambda _: None)
+            except JournalFull:
+                await asyncio.sleep(FULL_PAUSE_S)
+
     async def secret(self) -> bytes:
         """32 random bytes that stay the same in all lives of the run."""
 
@@ -190,9 +205,10 @@ class Journal:
 
         return bytes.fromhex(await self._writer.write(work))
 
-    async def open_logs(self) -> dict[str, OpenLog]:
-        """The newest attempt of each trajectory whose group is not complete."""
-        return await self._writer.write(self._logs.read_open)
+    async def open_logs(self, trajectories: Collection[str] | None = None) -> dict[str, OpenLog]:
+        """The newest attempt of each trajectory whose group is not complete, with all events that
+        were appended before. trajectories: the only ones to look for."""
+        return await self._writer.write(lambda: self._logs.read_open(trajectories))
 
     async def add_group(
         self,
@@ -367,6 +383,13 @@ class Journal:
     async def blob(self, sha256: str) -> bytes | None:
         """Bytes of a blob of a group or open attempt; None once nothing needs it."""
         return await self._writer.read(lambda: journal_blobs.read(self._db, sha256))
+
+    async def calls_of(self, attempt: str) -> int:
+        """Number of model calls in the record of an attempt whose group is stored, else 0."""
+        data = await self._writer.read(lambda: groups.member_of(self._db, attempt))
+        if data is None:
+            return 0
+        return wire.trajectory_from_proto(trajectory_pb2.Trajectory.FromString(data)).turns
 
     async def finished_positions(self) -> set[int]:
         """Source positions whose group is complete, with any fate, or was skipped."""

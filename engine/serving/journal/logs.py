@@ -18,7 +18,7 @@ import sqlite3
 import time
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import TypeVar
@@ -67,10 +67,11 @@ class OpenLog:
 
 
 class LogEntry(msgspec.Struct, frozen=True):
-    """One append to the journal; `events` None = the attempt is given up."""
+    """One append to the journal; `events` None = the attempt is given up, bytes = a whole row that
+    another process encoded."""
 
     attempt: str
-    events: Sequence[AnyEvent] | None
+    events: Sequence[AnyEvent] | bytes | None
     blobs: Sequence[Media] = ()
 
 
@@ -134,7 +135,12 @@ class Logs:
                 together = {}
                 self._forget(one.attempt)
                 continue
-            together.setdefault(one.attempt, []).extend(one.events)
+            if isinstance(one.events, bytes):
+                self._encode(together)
+                together = {}
+                self._add_row(self._number(one.attempt), one.events)
+            else:
+                together.setdefault(one.attempt, []).extend(one.events)
             if one.blobs:
                 self._blobs.append((self._number(one.attempt), one.blobs))
         self._encode(together)
@@ -177,8 +183,9 @@ class Logs:
         for attempt in attempts:
             self._bury(self._numbers.pop(attempt, _UNLOGGED))
 
-    def read_open(self) -> dict[str, OpenLog]:
-        """The newest attempt of each trajectory whose group is not complete.
+    def read_open(self, trajectories: Collection[str] | None = None) -> dict[str, OpenLog]:
+        """The newest attempt of each trajectory whose group is not complete. trajectories: the only
+        ones to look for.
 
         An attempt with an unreadable row is given up: its trajectory is not in the answer.
         """
@@ -188,6 +195,7 @@ class Logs:
                 "SELECT log, trajectory, attempt FROM logs WHERE state = ? ORDER BY log",
                 (LogState.OPEN,),
             )
+            if trajectories is None or trajectory in trajectories
         }
         events: dict[int, list[AnyEvent]] = {number: [] for number, _ in newest.values()}
         damaged: set[int] = set()
@@ -259,11 +267,14 @@ class Logs:
                 self._forget(attempt)
                 self._numbers[attempt] = _UNLOGGED
             else:
-                self._last_batch += 1
-                self._rows.append((self._last_batch, number, data))
-                self._batches[number].append(self._last_batch)
+                self._add_row(number, data)
             if count % ENCODED_AT_ONCE == 0:
                 time.sleep(0)
+
+    def _add_row(self, number: int, data: bytes) -> None:
+        self._last_batch += 1
+        self._rows.append((self._last_batch, number, data))
+        self._batches[number].append(self._last_batch)
 
     def _number(self, attempt: str) -> int:
         number = self._numbers.get(attempt)

@@ -12,6 +12,8 @@ MOST_STOPS = 32
 MOST_CHOICES = 16
 MOST_AT_ONCE = 16
 """Calls of one trajectory in flight."""
+MOST_TEXT = 16 << 20
+"""Bytes of its conversations' text that the engine keeps for one trajectory."""
 MOST_RESULT = 1 << 16
 """Characters of a tool's result that the record keeps."""
 

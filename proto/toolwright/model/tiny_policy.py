@@ -96,16 +96,24 @@ def tiny_policy(
     tags: Sequence[str],
     words: Callable[[], Sequence[str]] = tuple,
     sample: int,
+    template: str = CHAT_TEMPLATE,
 ) -> tuple[PolicyWriter, Callable[..., None]]:
     """The functions `write` and `main` of a recipe's file that makes its untrained policy.
 
     The tokenizer knows `tags` and `words`, and learns the rest from the first `sample`
-    conversations of seed 0.
+    conversations of seed 0. template: the chat template.
     """
 
     def write(folder: Path, *, seed: int) -> None:
         known = islice(conversations(0), sample)
-        write_policy(folder, conversations=known, tags=tags, words=words(), seed=seed)
+        write_policy(
+            folder,
+            conversations=known,
+            tags=tags,
+            words=words(),
+            seed=seed,
+            template=template,
+        )
 
     return write, policy_program(write)
 
@@ -128,6 +136,7 @@ def write_policy(
     tags: Sequence[str],
     words: Sequence[str] = (),
     seed: int,
+    template: str = CHAT_TEMPLATE,
 ) -> None:
     """Writes weights, configuration, tokenizer and chat template.
 
@@ -137,7 +146,7 @@ def write_policy(
     """
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer = make_tokenizer(conversations, tags, words)
-    write_tiny_tokenizer(folder, tokenizer, tags)
+    write_tiny_tokenizer(folder, tokenizer, tags, template)
     ends = {"eos_token_id": END_OF_TURN_ID, "pad_token_id": PAD_ID}
     _write_json(folder / "config.json", {**CONFIG, **ends})
     _write_json(folder / "generation_config.json", {"do_sample": True, "temperature": 1.0, **ends})

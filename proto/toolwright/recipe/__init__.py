@@ -47,5 +47,6 @@ from toolwright.recipe.reading import RecipeError as RecipeError
 from toolwright.recipe.reading import check_all as check_all
 from toolwright.recipe.reading import load_recipe as load_recipe
 from toolwright.recipe.reading import read_resolved as read_resolved
+from toolwright.recipe.reading import recipe_from_resolved as recipe_from_resolved
 from toolwright.recipe.reading import registered_tables as registered_tables
 from toolwright.recipe.reading import tables_in_force as tables_in_force

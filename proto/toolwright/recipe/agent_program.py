@@ -1,7 +1,8 @@
 """The program of [task.agent]: the words that start an agent. `engine check` and the host read it.
 
 `python` is the interpreter of this installation. A word that names a file of the recipe's folder
-becomes its whole path, since an agent starts in a folder of its own.
+becomes its whole path, since an agent starts in a folder of its own. Links are not followed: the
+interpreter of an environment is a link, and its own path names the environment.
 """
 
 from __future__ import annotations
@@ -25,9 +26,18 @@ def started_agents(recipe: Recipe) -> dict[str, Agent]:
 
 
 def agent_words(recipe: Recipe, name: str, agent: Agent) -> tuple[str, ...]:
-    """The command line of a task's agent. name: the task's. Raises RecipeError if the program, a
-    file of it, the function's module, a folder or the sandbox is not there."""
+    """The command line of a task's agent. name: the task's. A service has none, and that of a
+    container may be its image's. Raises RecipeError if the program, a file of it, the function's
+    module, a folder, the sandbox, podman or the service's token is not there."""
     key = f"{task_key(name)}.agent"
+    if agent.kind == "container":
+        if shutil.which("podman") is None:
+            raise RecipeError(f"{key}: podman is not on PATH: install podman and runc")
+        return agent.command
+    if agent.kind == "http":
+        if agent.token_env and not os.environ.get(agent.token_env):
+            raise RecipeError(f"{key}.token_env: set {agent.token_env} to the token of {agent.url}")
+        return ()
     if agent.sandbox != "none" and shutil.which(agent.sandbox) is None:
         raise RecipeError(
             f'{key}.sandbox = "{agent.sandbox}": {agent.sandbox} is not on PATH; install it, name '
@@ -51,19 +61,23 @@ def agent_folders(recipe: Recipe, agent: Agent) -> list[str]:
 def _program(recipe: Recipe, key: str, word: str) -> str:
     if word in _PYTHON:
         return sys.executable
-    found = str(recipe.resolve(word)) if "/" in word else shutil.which(word)
+    found = _whole(recipe, word) if "/" in word else shutil.which(word)
     if found is None or not os.access(found, os.X_OK):
         raise RecipeError(f"{key}: {word!r} is not a program: install it, or name its path")
     return found
 
 
 def _file_or_word(recipe: Recipe, key: str, word: str) -> str:
-    file = recipe.resolve(word) if word and "\0" not in word else None
-    if file is not None and file.is_file():
-        return str(file)
+    file = _whole(recipe, word) if word and "\0" not in word else ""
+    if os.path.isfile(file):
+        return file
     if word.endswith((".py", ".sh")) and not word.startswith("-"):
         raise RecipeError(f"{key}: no file {file}")
     return word
+
+
+def _whole(recipe: Recipe, path: str) -> str:
+    return os.path.abspath(recipe.folder / path)
 
 
 def _function_words(recipe: Recipe, key: str, path: str) -> tuple[str, ...]:

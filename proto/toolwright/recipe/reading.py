@@ -113,26 +113,38 @@ class Recipe:
     def write_resolved(self, process: str, table: BaseModel) -> None:
         """Writes the settings of this process to <run folder>/<process>.resolved.json."""
         self.make_run_folder()
+        text = self.resolved(process, table)
+        (self.run_folder / f"{process}.resolved.json").write_text(text, encoding="utf-8")
+
+    def resolved(self, process: str, table: BaseModel) -> str:
+        """The settings of a process as JSON."""
         both = self.counted().shared.model_dump_json(indent=1)
         own = table.model_dump_json(indent=1)
         path, fragments = json.dumps(str(self.path)), json.dumps([*map(str, self.fragments)])
         head = f'{{"recipe": {path},\n"{EXTENDS}": {fragments},\n'
-        text = f'{head}"shared": {both},\n"{process}": {own}}}\n'
-        (self.run_folder / f"{process}.resolved.json").write_text(text, encoding="utf-8")
+        return f'{head}"shared": {both},\n"{process}": {own}}}\n'
 
 
 def read_resolved(file: Path) -> Recipe:
     """The recipe that `write_resolved` wrote; the process's own table is in `raw`. Raises
     RecipeError."""
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
-        path, shared = Path(found["recipe"]), found["shared"]
+        return recipe_from_resolved(file.read_text(encoding="utf-8"), file)
     except (OSError, ValueError, KeyError, TypeError) as error:
+        if isinstance(error, RecipeError):
+            raise
         raise RecipeError(
             f"{file} does not say which recipe the run is of ({error}): name a run.folder that an "
             "engine has served, or the recipe"
         ) from error
-    return Recipe(path=path, shared=_validate(Shared, shared, file), raw=found)
+
+
+def recipe_from_resolved(text: str, where: Path) -> Recipe:
+    """The recipe of `Recipe.resolved`. where: names the text in errors. Raises ValueError, KeyError
+    or TypeError for another text, RecipeError for wrong settings."""
+    found = json.loads(text)
+    path, shared = Path(found["recipe"]), found["shared"]
+    return Recipe(path=path, shared=_validate(Shared, shared, where), raw=found)
 
 
 def load_recipe(path: Path, overrides: Iterable[str] = ()) -> Recipe:

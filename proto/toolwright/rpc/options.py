@@ -7,6 +7,9 @@ import ipaddress
 MESSAGE_LIMIT = 64 << 20
 """Size of the largest message, in bytes; see the contracts."""
 
+TOGETHER_BYTES = 1 << 18
+"""Bytes after which a message of StreamCalls takes no further request or response."""
+
 PIECE_BYTES = 1 << 20
 """Largest piece of a blob in one message of PutBlob or GetBlob, in bytes; see the contracts."""
 

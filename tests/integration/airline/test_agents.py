@@ -17,7 +17,7 @@ from engine.api import read_json_call
 from tests.integration.airline.conftest import ROOT
 from tests.support.finished_trajectories import trajectory
 from tests.support.mcp_host import call, hosting, text_of
-from tests.support.recipes import part_of
+from tests.support.recipes import inline, part_of
 from toolwright.types import CallOutcome, CallRecord, StopReason, Task, ToolErrorKind, Trajectory
 
 FOLDER = ROOT / "recipes/airline"
@@ -162,20 +162,57 @@ async def test_a_replay_ends_in_the_state_of_the_server(server: Path) -> None:
 @pytest.mark.slow
 def test_the_demonstration_pays_the_agent_that_solves(server: Path, tmp_path: Path) -> None:
     """Engine, MCP servers, customer and reward, as `toolwright run` starts them."""
-    run = tmp_path / "run"
-    run.mkdir()
-    (run / "server").symlink_to(server)
-    command = [sys.executable, "-m", "console.cli", "run", str(FOLDER / "recipe.toml")]
-    done = subprocess.run(
-        [*command, "--folder", str(run)], capture_output=True, text=True, timeout=200, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    found = {}
-    for suite in ("solving", "damaging"):
-        (file,) = (run / "evaluations").glob(f"{suite}@*.jsonl")
-        rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
-        found[suite] = Counter(
-            (row["data_source"], row["reward"], row["stop_reason"]) for row in rows
-        )
+    found = demonstrated("recipe.toml", server, tmp_path / "run")
     assert found["solving"] == {("solving", 1.0, "answered"): 10}
     assert found["damaging"] == {(damage, 0.0, "answered"): 2 for damage in DAMAGES}
+
+
+@pytest.mark.slow
+def test_an_agent_with_a_loop_of_its_own_is_paid_alike(server: Path, tmp_path: Path) -> None:
+    """It plays two steps of training, and a row of each suite."""
+    run = tmp_path / "run"
+    suites = [
+        {"name": name, "source": run / f"{name}.jsonl", "n": 1, "when": "last"}
+        for name in ("solving", "damaging")
+    ]
+    changes = {
+        "run.steps": 2,
+        "engine.evaluation.suites": suites,
+        # An account that a jail's agents run as need not be able to read this interpreter.
+        "task.agent.sandbox": "none",
+    }
+    overrides = [f"{key}={inline(value)}" for key, value in changes.items()]
+    found = demonstrated("agent.toml", server, run, *overrides)
+    assert found["solving"] == {("solving", 1.0, "answered"): 1}
+    assert found["damaging"] == {(DAMAGES[0], 0.0, "answered"): 1}
+    lines = (run / "learner.jsonl").read_text(encoding="utf-8").splitlines()
+    steps = [json.loads(line) for line in lines]
+    assert [(one["trajectories"], one["reward"], one["sequences"]) for one in steps] == [
+        (2, 1.0, 1.0)
+    ] * 2
+
+
+def demonstrated(
+    file: str, server: Path, run: Path, *overrides: str
+) -> Mapping[str, Counter[tuple[str, float, str]]]:
+    """(agent, reward, stop) of each row of a run's last evaluation, by suite."""
+    run.mkdir()
+    (run / "server").symlink_to(server)
+    words = [part for one in overrides for part in ("--set", one)]
+    command = [sys.executable, "-m", "console.cli", "run", str(FOLDER / file)]
+    done = subprocess.run(
+        [*command, "--folder", str(run), *words],
+        capture_output=True,
+        text=True,
+        timeout=500,
+        check=False,
+    )
+    assert done.returncode in (0, 4), done.stdout + done.stderr  # 4: every reward was 1
+    found = {}
+    for suite in ("solving", "damaging"):
+        (rows,) = (run / "evaluations").glob(f"{suite}@*.jsonl")
+        read = [json.loads(line) for line in rows.read_text(encoding="utf-8").splitlines()]
+        found[suite] = Counter(
+            (row["data_source"], row["reward"], row["stop_reason"]) for row in read
+        )
+    return found

@@ -50,13 +50,16 @@ def test_loops_with_and_without_barriers_play_the_same_work(tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-def test_fewer_places_and_a_slow_sampler_lose_no_token(tmp_path: Path) -> None:
+def test_fewer_places_a_slow_sampler_and_workers_lose_no_token(tmp_path: Path) -> None:
     (row,) = bench(
         tmp_path, "--trajectories", "6", "--rate", "1000", "--concurrency", "4",
-        "--slow-sampler", "2", "--seed", "66",
+        "--slow-sampler", "2", "--workers", "2", "--seed", "66",
     )  # fmt: skip
     assert (row["load"], row["trajectories"], row["chunk"], row["places"]) == ("mixed", 6, 8, 4)
     assert row["bare"]["lag_ms"]["worst"] > 0
     assert row["place_ms"]["p50"] > 0
     assert row["slow_sampler"]["wrong_tokens"] == 0
     assert row["slow_sampler"]["makespan_to_fast_alone"] > 0
+    (split,) = row["workers"]
+    assert (split["number"], split["wrong_tokens"], split["not_completed"]) == (2, 0, 0)
+    assert all(split[name] > 0 for name in NUMBERS)

@@ -50,10 +50,12 @@ class World:
     folder: Path
     codec: HuggingFaceCodec
 
-    def engine(self, *overrides: str, **changes: Any) -> AbstractAsyncContextManager[Running]:
+    def engine(
+        self, *overrides: str, workers: int = 0, **changes: Any
+    ) -> AbstractAsyncContextManager[Running]:
         """The engine on the world's recipe with `changes`; a second one resumes the run."""
         file = write_recipe(self.folder, merged(self.tables, changes))
-        return running(file, *overrides)
+        return running(file, *overrides, workers=workers)
 
     async def group(self, *overrides: str, **changes: Any) -> Leased:
         """The first group of an engine, which then closes its sessions and ends."""

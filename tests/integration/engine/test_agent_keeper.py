@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from agents.host import end_adopted
 from agents.process.agent_process import AgentProcess
+from agents.process.keepers import end_adopted
 from tests.support.hosted_agents import living
 from tests.support.waiting import until
 
@@ -69,19 +71,37 @@ async def test_a_killed_keeper_takes_its_agent_with_it(tmp_path: Path) -> None:
     await until(lambda: not [pid for pid in living(mark) if pid != agent.pid], "the agent's end")
 
 
+async def test_the_end_of_a_killed_keeper_does_not_wait_for_what_holds_the_output(
+    tmp_path: Path,
+) -> None:
+    code = "import os, time; os.fork() or (os.setsid(), os.fork() and os._exit(0), time.sleep(600))"
+    mark = f"mark-{tmp_path}"
+    agent = await start(tmp_path, f"{code}; print(1, flush=True); time.sleep(600)", mark)
+    await until(lambda: agent.output.size > 0, "the agent's start")
+    os.kill(agent.pid, signal.SIGKILL)
+    async with asyncio.timeout(30):
+        assert await agent.wait() == 128 + signal.SIGKILL
+    left = [pid for pid in living(mark) if pid != agent.pid]
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    assert left, "something held the output"
+
+
 def test_a_host_ends_children_that_it_did_not_start(tmp_path: Path) -> None:
-    own, other = (os.spawnlp(os.P_NOWAIT, "sleep", "sleep", "600") for _ in range(2))
+    sleeps = [
+        subprocess.Popen(["sleep", "600"], start_new_session=new) for new in (True, True, False)
+    ]
+    keeper, orphan, of_the_host = sleeps
     try:
-        before = set(children()) - {other}
+        before = set(children()) - {orphan.pid, of_the_host.pid}
         end_adopted(before)
-        _, status = os.waitpid(other, 0)
-        assert os.waitstatus_to_exitcode(status) == -signal.SIGKILL
-        assert own in children()
-    except ChildProcessError:  # the function reaped it
-        assert own in children()
+        assert orphan.wait(10) in (0, -signal.SIGKILL)  # 0: the function reaped it
+        assert keeper.poll() is None
+        assert of_the_host.poll() is None
     finally:
-        os.kill(own, signal.SIGKILL)
-        os.waitpid(own, 0)
+        for sleep in sleeps:
+            sleep.kill()
+            sleep.wait()
 
 
 def children() -> list[int]:

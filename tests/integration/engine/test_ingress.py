@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from bench.scripted import Break, Faults, Timing
+from engine.core.rollout.outside_attempt import OutsideAttempt
 from engine.core.text.codec import HuggingFaceCodec
+from engine.core.trajectory.events import AnyEvent
+from engine.core.trajectory.state import fold
 from engine.serving.admission.train import TrainLane
+from engine.serving.journal.journal import Journal
 from tests.integration.engine.conftest import MakeWorld
 from tests.integration.engine.outside_runs import REPORTS, leased, served
 from tests.support.dialogue import by_turn
@@ -69,6 +75,41 @@ async def test_a_result_answers_the_call_of_its_own_sample(
         await client.end(taken.key)
         trajectory = await leased(run)
     assert [(call.turn, call.outcome.observation) for call in trajectory.calls] == [(1, "2")]
+
+
+async def test_a_kill_between_two_appends_loses_no_call_of_a_reply(
+    world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    appended: list[list[AnyEvent]] = []
+    append = Journal.append
+
+    def kept(journal: Journal, name: str, events: Sequence[AnyEvent], blobs: Any) -> None:
+        appended.append(list(events))
+        append(journal, name, events, blobs)
+
+    monkeypatch.setattr(Journal, "append", kept)
+    here = await world()
+    async with served(here) as (_run, client):
+        taken = await client.take()
+        reads = [
+            pb.ReadCall(id="call_1", name="python", arguments="{}"),
+            pb.ReadCall(arguments="{", invalid_reason="it is not JSON"),
+            pb.ReadCall(id="call_3", name="python", arguments="{}"),
+        ]
+        talk = await client.talk(taken.key, ["q"], *reads)
+        second = await client.ask(taken.key, [*talk, "r"])
+        await second.prompt(results=[pb.ReadResult(id=f"call_{n}", text="r") for n in (1, 3)])
+        await second.completions()
+        await second.reply()
+        await client.end(taken.key, pb.OUTCOME_FAILED, error="it broke", output="Traceback")
+    for kill in range(1, len(appended) + 1):
+        state = fold([event for events in appended[:kill] for event in events])
+        assert state.forest is not None
+        called, answered = len(state.open_calls) + len(state.calls), len(state.calls)
+        assert called == (3 if state.forest.accepted else 0)
+        assert answered == (0 if not called else 1 if len(state.forest.nodes) == 1 else 3)
+        notes = [one.kind for one in state.events]
+        assert notes.count("agent_failed") == notes.count("agent_output") == bool(state.ended)
 
 
 async def test_a_streamed_reply_is_what_the_record_holds(world: MakeWorld) -> None:
@@ -206,6 +247,40 @@ async def test_a_repeated_take_waits_for_the_attempt_of_an_earlier_life(
         assert (await again).key == key
         await client.end(key)
         await leased(run)
+
+
+async def test_an_ingress_with_another_tokenizer_is_refused(world: MakeWorld) -> None:
+    here = await world()
+    async with served(here) as (_run, client):
+        taken = await client.take()
+        for own in ("", here.codec.hash):
+            assert await client.use_of(taken.key, own) == pb.KEY_USE_CALLS
+        with pytest.raises(ServiceError) as refused:
+            await client.use_of(taken.key, "0123456789abcdef")
+        await client.end(taken.key)
+    assert refused.value.reason == reasons.ERROR_REASON_OTHER_TOKENIZER
+    assert f"{here.codec.hash[:12]} in the engine" in refused.value.message
+    assert "0123456789ab in the ingress" in refused.value.message
+
+
+async def test_an_unexpected_error_is_internal_and_logged(
+    world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any) -> None:
+        raise KeyError("no such thing")
+
+    here = await world()
+    async with served(here) as (_run, client):
+        taken = await client.take()
+        with monkeypatch.context() as patched, capture_logs() as logs:
+            patched.setattr(OutsideAttempt, "match", broken)
+            with pytest.raises(ServiceError) as failed:
+                await client.talk(taken.key, ["q"])
+        await client.talk(taken.key, ["q"])
+        await client.end(taken.key)
+    assert failed.value.reason == reasons.ERROR_REASON_INTERNAL
+    assert "KeyError" in failed.value.message
+    assert [one["event"] for one in logs if one["log_level"] == "error"] == ["unexpected"]
 
 
 async def test_refusals_name_their_reason(world: MakeWorld) -> None:
@@ -365,6 +440,11 @@ async def test_calls_that_wait_for_their_prompts_count_as_completions(
             await second.read()
         assert refused.value.reason == reasons.ERROR_REASON_TOO_MANY_CALLS
         first.stream.cancel()
+        await client.talk(taken.key, ["c"])
+        full = await client.ask(taken.key, ["d"], n=5)
+        with pytest.raises(ServiceError) as refused:
+            await full.read()
+        assert refused.value.reason == reasons.ERROR_REASON_TRAJECTORY_FULL
         await client.end(taken.key)
 
 
@@ -382,7 +462,7 @@ async def test_a_record_fits_a_message(world: MakeWorld, monkeypatch: pytest.Mon
                 await talk.prompt("a " * 500)
                 await talk.completions(4)
                 await talk.reply()
-        assert refused.value.reason == reasons.ERROR_REASON_TOO_MANY_CALLS
+        assert refused.value.reason == reasons.ERROR_REASON_TRAJECTORY_FULL
         assert await client.end(taken.key) == 4 * number > 8
         trajectory = await leased(run)
     assert 50_000 < wire.trajectory_to_proto(trajectory).ByteSize() < 100_000

@@ -9,7 +9,8 @@ import pytest
 
 from tests.integration.engine.conftest import MakeWorld
 from tests.integration.engine.outside_runs import REPORTS, leased, served
-from tests.support.waiting import holds_for, until
+from tests.support.recipes import PAIR
+from tests.support.waiting import holds_for, passes, until
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.common.v1 import trajectory_pb2
 from toolwright.ingress.v1 import ingress_pb2 as pb
@@ -117,6 +118,42 @@ async def test_an_end_is_answered_once_the_disk_has_it(world: MakeWorld) -> None
         written.set()
         await asyncio.gather(*ends)
         assert (await leased(run)).metadata["answer"] == "42"
+
+
+async def test_a_repeated_end_is_answered_as_the_first(world: MakeWorld) -> None:
+    here = await world()
+    pair: Any = {"run": PAIR}
+    async with served(here, **pair) as (run, client):
+        first, second = await client.take(1), await client.take(2)
+        talk = await client.talk(first.key, ["q"])
+        await client.talk(first.key, [*talk, "go on"])
+        ended = [await client.end(first.key) for _ in range(2)]
+        await run.drain()
+    async with served(here, **pair) as (run, client):
+        ended.append(await client.end(first.key))
+        await client.talk(second.key, ["q"])
+        await client.end(second.key)
+        await run.learner.lease(run.version)
+        await run.drain()
+    async with served(here, **pair) as (run, client):
+        ended += [await client.end(first.key), await client.end(second.key)]
+    assert ended == [2, 2, 2, 2, 1]
+
+
+async def test_time_between_calls_counts_over_lives_of_the_engine(world: MakeWorld) -> None:
+    here = await world()
+    task: dict[str, Any] = {"agent": {}, "limits": {"seconds": 60.0}}
+    async with served(here, task=task) as (run, client):
+        taken = await client.take()
+        talk = await client.talk(taken.key, ["q"])
+        await passes(1.0, "the agent's own work")
+        await client.talk(taken.key, talk)
+        await run.drain()
+    task["limits"]["seconds"] = 1.0  # it was spent before
+    async with served(here, task=task) as (run, client):
+        trajectory = await leased(run)
+    assert trajectory.stop_reason is StopReason.TRAJECTORY_TIMEOUT
+    assert 1.0 <= trajectory.timings.wall_s < 60.0
 
 
 async def test_a_report_that_cannot_be_a_score_is_refused(world: MakeWorld) -> None:

@@ -178,6 +178,25 @@ async def test_a_driver_submits_takes_rewards_and_ends_over_http(
     assert trajectory.stop_reason is StopReason.TRAJECTORY_TIMEOUT
 
 
+async def test_an_ingress_with_another_template_serves_no_agent(
+    world: MakeWorld, tmp_path: Path
+) -> None:
+    here = await world()
+    make = partial(ChatTokenizer, write_family(tmp_path / "qwen3", "qwen3"))
+    table = IngressTable(address="127.0.0.1:0")
+    async with (
+        served(here) as (_run, client),
+        served_ingress(make, table, engine=here.tables["run"]["engine"]) as http,
+    ):
+        taken = await client.take()
+        url = f"http://127.0.0.1:{http.port}/t/{taken.key}/v1"
+        messages: Any = [{"role": "user", "content": "q"}]
+        async with AsyncOpenAI(base_url=url, api_key="unused", max_retries=0) as agent:
+            with pytest.raises(openai.InternalServerError, match=r"in the engine and .* ingress"):
+                await agent.chat.completions.create(model="policy", messages=messages)
+        await client.end(taken.key)
+
+
 async def test_an_engine_that_restarts_delays_a_response(
     world: MakeWorld, codec: HuggingFaceCodec
 ) -> None:

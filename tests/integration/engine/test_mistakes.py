@@ -152,6 +152,14 @@ def test_an_agent_without_a_jail_is_warned_of(run: Command) -> None:
     assert "python -V, at most 3 at a time" in said
 
 
+def test_an_agent_whose_environment_the_run_makes_is_looked_at_later(run: Command) -> None:
+    agent = {"kind": "command", "command": ["env/bin/python", "agent.py"], "sandbox": "none"}
+    made = {"name": "environment", "run": ["true"], "makes": "env"}
+    said = run.says(task={"agent": agent}, console={"prepare": [made]})
+    assert "left out: task.agent: env/bin/python is not there yet" in said
+    assert "makes it by [[console.prepare]] 'environment'" in said
+
+
 def test_a_recipe_of_an_editor_of_windows_is_one(run: Command) -> None:
     run.says()
     file = run.folder / "recipe.toml"

@@ -252,3 +252,44 @@ async def test_a_reply_comes_while_nobody_waits_and_a_cancelled_wait_costs_nothi
         await until(lambda: again.settled, "the reply")
         assert again.result_ns >= again.dispatched_ns
         assert (await again.result()).outcome.observation == "4"
+
+
+class Together(ToolDouble):
+    """Notes how many calls each message of a stream brings. `takes_more`: says so itself."""
+
+    takes_more = True
+
+    def __init__(self, *arguments: Any, **how: Any) -> None:
+        super().__init__(*arguments, **how)
+        self.sizes: list[int] = []
+        self.said: list[bool] = []
+
+    async def StreamCalls(self, requests: Any, context: Any) -> Answers:
+        async for message in requests:
+            self.sizes.append(1 + len(message.more))
+            self.said.append(message.takes_more)
+            answers = pb.StreamCallsResponse(takes_more=self.takes_more)
+            for request in (message, *message.more):
+                answer = answers if request is message else answers.more.add()
+                answer.id = request.id
+                answer.answer.CopyFrom(await self.CallTool(request.call, context))
+            yield answers
+
+
+@pytest.mark.parametrize("takes_more", [True, False])
+async def test_calls_that_wait_go_in_one_message_if_the_service_takes_that(
+    monkeypatch: pytest.MonkeyPatch, *, takes_more: bool
+) -> None:
+    monkeypatch.setattr(link, "MOST_STREAMS", 1)
+    monkeypatch.setattr(link, "MOST_BATCHED", 1)
+    double = Together()
+    double.takes_more = takes_more
+    async with client(double) as tools:
+        sessions = [await tools.open_session(f"s{n}", TASK) for n in range(20)]
+        assert await said(sessions[0]) == "2"
+        pending = [send(one, f"{n}+1", turn=1) for n, one in enumerate(sessions)]
+        for number, one in enumerate(pending):
+            assert (await one.result()).outcome.observation == str(number + 1)
+        assert sum(double.sizes) == 21
+        assert max(double.sizes) == (19 if takes_more else 1)
+        assert double.said == [True] + [False] * (len(double.sizes) - 1)

@@ -62,7 +62,7 @@ class FakeCrew:
         for one in members:
             attempt = f"{one.id}/b{self._journal.boot}r0a0"
             self._journal.append(attempt, [Ended(reason=StopReason.ANSWERED)])
-            out.append(SimpleNamespace(trajectory=one, log=SimpleNamespace(attempt=attempt)))
+            out.append(SimpleNamespace(trajectory=one, attempt=attempt, serialized=None))
         return out
 
 

@@ -50,6 +50,35 @@ async def responses(served: Served, *, stream: bool) -> list[Any]:
     return items
 
 
+async def continued(served: Served, *, stream: bool) -> list[Any]:
+    """The same conversation; each request names the response before it and sends new items."""
+    asked: Any = {
+        "model": "policy",
+        "instructions": SYSTEM,
+        "tools": [{"type": "function", "strict": False, **FUNCTION}],
+        "input": QUESTION,
+    }
+    found: list[Any] = []
+    async with AsyncOpenAI(base_url=served.url, api_key="unused", max_retries=0) as client:
+        for places in PLACES:
+            if stream:
+                async with client.responses.stream(**asked) as events:
+                    response = await events.get_final_response()
+            else:
+                response = await client.responses.create(**asked)
+            assert response.previous_response_id == asked.get("previous_response_id")
+            found += [one.model_dump(exclude_none=True) for one in response.output]
+            calls = [one for one in response.output if one.type == "function_call"]
+            new: list[Any] = [
+                {"type": "function_call_output", "call_id": call.call_id,
+                 "output": f"nothing at {place}"}
+                for call, place in zip(calls, places, strict=True)
+            ]  # fmt: skip
+            asked["input"] = new or "Go on."
+            asked["previous_response_id"] = response.id
+    return found
+
+
 async def messages(served: Served, *, stream: bool) -> list[Any]:
     anthropic = pytest.importorskip("anthropic")
     turns: list[Any] = [{"role": "user", "content": QUESTION}]
@@ -90,7 +119,7 @@ async def messages(served: Served, *, stream: bool) -> list[Any]:
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-@pytest.mark.parametrize("play", [responses, messages])
+@pytest.mark.parametrize("play", [responses, continued, messages])
 async def test_ten_calls_are_one_sequence(qwen: Path, play: Any, stream: bool) -> None:
     async with served_agents(qwen, TEN) as served:
         conversation = await play(served, stream=stream)

@@ -14,10 +14,11 @@ import pytest
 
 from ingress import model_call
 from ingress.errors import StartError
-from ingress.http import keys, server
+from ingress.http import event_stream, keys, server
 from tests.support.agents import END, TOOLS, Served, call_text, served_agents
 from tests.support.families import write_family
 from tests.support.policy import write_policy
+from tests.support.waiting import passes
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.process.backoff import Backoff
 from toolwright.rpc.errors import ServiceError
@@ -151,11 +152,36 @@ async def test_models_and_health(policy_folder: Path) -> None:
         async with session.get(f"{served.root}/health") as response:
             health = await response.json()
         assert (health["status"], health["in_flight"]) == ("healthy", 0)
+        assert health["engine"] == "answers"
         for name, aside in (("policy", False), ("aside", True), ("gpt", True)):
             assert (await answered(served.url, {**asking(), "model": name}))[0] == 200
             assert served.engine.calls[-1].ask.aside is aside
         status, body = await answered(served.url, {**asking(), "model": "other"})
         assert (status, body["error"]["code"]) == (404, "model_not_found")
+
+
+async def test_health_says_that_the_engine_is_away(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def health() -> tuple[int, Any]:
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(f"{served.root}/health") as response,
+        ):
+            return response.status, await response.json()
+
+    await served.engine.stop()
+    await passes(1.0, "silence that is not shown as an answer")
+    status, found = await health()
+    assert (status, found["status"]) == (200, "healthy")
+    assert found["engine"].startswith("has been silent for")
+    monkeypatch.setattr(server, "ENGINE_SECONDS", 0.1)
+    status, found = await health()
+    assert (status, found["status"]) == (503, "unhealthy")
+    await served.engine.start()
+    async with asyncio.timeout(60):
+        while (await health())[0] != 200:
+            pass
 
 
 async def test_parameters_reach_the_engine(policy_folder: Path) -> None:
@@ -269,6 +295,49 @@ async def test_a_full_context_is_400_whether_streamed_or_not(
     assert status == 400
     assert answer["error"]["code"] == "context_length_exceeded"
     assert "maximum context length" in answer["error"]["message"]
+
+
+@pytest.mark.parametrize("path", ["chat/completions", "responses", "messages"])
+async def test_a_full_trajectory_ends_its_agent(served: Served, path: str) -> None:
+    full = ServiceError(reasons.ERROR_REASON_TRAJECTORY_FULL, "the trajectory has 1024 calls")
+    served.engine.failures.append(("ask", full))
+    body = {"model": "policy", "input": "q", "messages": [USER], "max_tokens": 9}
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(f"{served.url}/{path}", json=body) as response,
+    ):
+        found = await response.json()
+    assert response.status == 400, "clients retry 429"
+    assert found["error"]["type"] == "invalid_request_error"
+    assert "1024 calls" in found["error"]["message"]
+    assert path == "messages" or found["error"]["code"] == "trajectory_full"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("path", ["chat/completions", "responses", "messages"])
+async def test_a_fault_has_the_api_s_shape(
+    served: Served, monkeypatch: pytest.MonkeyPatch, path: str, stream: bool
+) -> None:
+    async def post() -> tuple[int, Any]:
+        body = {"model": "policy", "messages": [USER], "max_tokens": 9, "stream": stream}
+        async with (
+            aiohttp.ClientSession() as session,
+            session.post(f"{served.url}/{path}", json={**body, "input": "q"}) as response,
+        ):
+            return response.status, await response.json()
+
+    fault = ServiceError(reasons.ERROR_REASON_INTERNAL, "KeyError: 'secret'")
+    served.engine.failures.append(("ask", fault))
+    engine_s = await post()
+
+    def broken(*_: Any, **__: Any) -> None:
+        raise KeyError("secret")
+
+    monkeypatch.setattr(model_call, "digests_of", broken)
+    for status, body in (engine_s, await post()):
+        assert status == 500
+        assert "its log says why" in body["error"]["message"]
+        assert "secret" not in body["error"]["message"]
 
 
 async def test_a_marked_retry_is_replayed_and_an_unmarked_one_is_a_new_sample(
@@ -427,7 +496,7 @@ async def test_a_choice_that_is_replayed_counts_its_tokens_once(served: Served) 
 async def test_a_waiting_stream_says_something(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "KEEP_ALIVE_SECONDS", 0.05)
+    monkeypatch.setattr(event_stream, "KEEP_ALIVE_SECONDS", 0.05)
     served.engine.gate.clear()
     async with posted(served.url, asking(stream=True)) as response:
         line = await response.content.readline()
@@ -445,6 +514,26 @@ async def test_a_client_that_leaves_leaves_its_call(
     await served.engine.begun.wait()
     waiting.cancel()
     await until(lambda: served.engine.left == 1)
+
+
+async def test_an_integer_beyond_64_bits_comes_back_as_it_went(policy_folder: Path) -> None:
+    call = f'<tool_call>\n{{"name": "look", "arguments": {{"id": {2**70 + 1}}}}}\n</tool_call>{END}'
+    tool = {"name": "look", "input_schema": {"type": "object"}}
+    turns: list[Any] = [USER]
+    async with (
+        served_agents(policy_folder, [call, call]) as served,
+        aiohttp.ClientSession() as session,
+    ):
+        for _ in range(2):
+            body = {"model": "policy", "max_tokens": 999, "messages": turns, "tools": [tool]}
+            async with session.post(f"{served.url}/messages", json=body) as response:
+                assert response.status == 200, await response.text()
+                content = (await response.json())["content"]
+            assert content[0]["input"] == {"id": 2**70 + 1}
+            result = {"type": "tool_result", "tool_use_id": content[0]["id"], "content": "x"}
+            turns += [{"role": "assistant", "content": content}]
+            turns += [{"role": "user", "content": [result]}]
+    assert [node.parent for node in served.engine.nodes] == [None, 0]
 
 
 async def test_a_call_is_streamed_whole(policy_folder: Path) -> None:

@@ -133,6 +133,9 @@ async def test_a_driver_takes_and_ends_trajectories(
         assert served.engine.ended[0].outcome == pb.OUTCOME_INFRASTRUCTURE
         status, refused = await sent(served, "/v1/trajectories/take", asked, key="token")
         assert (status, refused["error"]["code"]) == (429, "no_trajectory")
+        served.engine.over = True
+        status, refused = await sent(served, "/v1/trajectories/take", asked, key="token")
+        assert (status, refused["error"]["code"]) == (410, "run_over")
         for wrong in ({}, {"worker": "w"}, {**asked, "wait": 1e9}):
             assert (await sent(served, "/v1/trajectories/take", wrong, key="token"))[0] == 400
         for wrong in (

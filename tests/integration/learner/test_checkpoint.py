@@ -5,10 +5,12 @@ from __future__ import annotations
 import errno
 import threading
 from pathlib import Path
+from traceback import StackSummary
 from typing import Any
 
 import pytest
 import torch
+from torch.distributed.checkpoint.api import CheckpointException
 
 from learner.config.objective import Kl, Loss
 from learner.config.weights import Lora, Optimizer, Parallel
@@ -267,20 +269,40 @@ def test_states_in_host_memory_between_steps_change_nothing(
     assert torch.equal(flat(other), flat(stayed))
 
 
+@pytest.mark.parametrize(
+    ("error", "named"),
+    [
+        (OSError(errno.ENOSPC, "No space left"), r"OSError: .*No space left\): make room on the"),
+        (PermissionError(errno.EACCES, "denied"), r"PermissionError: .*denied\): The previous"),
+        (
+            CheckpointException("all", {1: (OSError(errno.EDQUOT, "Quota"), StackSummary())}),
+            r"OSError: .*Quota\): make room on the disk",
+        ),
+        (
+            CheckpointException("all", {0: (ValueError("a shape"), StackSummary())}),
+            r"ValueError: a shape\): The previous",
+        ),
+    ],
+)
 def test_a_write_that_fails_is_raised_when_it_is_waited_for(
-    tmp_path: Path, model_folder: Path, one_rank: None, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    model_folder: Path,
+    one_rank: None,
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
+    named: str,
 ) -> None:
     policy = load_policy(model_folder, SETTINGS["adam"], "float32")
     checkpoints = Checkpoints(tmp_path, kept=2)
     first = checkpoints.save(policy, 1, "a", {"step": 1}, Ledger())
 
     def full(*_args: object, **_options: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
+        raise error
 
     with monkeypatch.context() as patch:
         patch.setattr(checkpoint, "save_sharded", full)
         checkpoints.begin(policy, 2, "a", {"step": 2}, Ledger())
-        with pytest.raises(CheckpointError, match="make room on the disk"):
+        with pytest.raises(CheckpointError, match=named):
             checkpoints.settle()
     assert checkpoints.latest() == first
     assert checkpoints.save(policy, 3, "a", {"step": 3}, Ledger()) == checkpoints.latest()

@@ -205,6 +205,19 @@ async def test_packages_that_a_session_could_change_are_found(
         await Sandbox(config).start()
 
 
+async def test_packages_among_more_than_firejail_can_hide_are_refused(packages: str) -> None:
+    folder = Path(packages) / "crowded" / "wanted"
+    folder.mkdir(parents=True)
+    for number in range(130):
+        (folder.parent / str(number)).mkdir()
+    config = SandboxConfig(**SMALL, packages=(str(folder),))
+    try:
+        with pytest.raises(SandboxUnavailable, match="or take --sandbox bubblewrap"):
+            await Sandbox(config).start()
+    finally:
+        shutil.rmtree(folder.parent)
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [

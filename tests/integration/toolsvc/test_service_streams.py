@@ -147,3 +147,34 @@ async def test_a_full_stream_reads_on_when_calls_are_answered(
         await holds_for(0.05, lambda: service.tool.ran == ["c0", "c1"], "no more of them")
         found = {(await stream.read()).id for _ in range(5)}
     assert found == set(range(5))
+
+
+@pytest.mark.parametrize("together", [True, False])
+async def test_answers_come_together_only_if_the_caller_takes_that(
+    service: Service, *, together: bool
+) -> None:
+    further = [asking(number, call(f"c{number}", 0.2)) for number in range(1, 20)]
+    async with streaming(service) as stream:
+        first = pb.StreamCallsRequest(id=0, call=call("c0", 0.2), takes_more=together)
+        first.more.extend(further)
+        await stream.write(first)
+        messages = list[pb.StreamCallsResponse]()
+        while sum(1 + len(one.more) for one in messages) < 20:
+            messages.append(await stream.read())
+    assert messages[0].takes_more
+    assert (len(messages) < 10) == together
+    answers = [one for message in messages for one in (message, *message.more)]
+    assert {one.id: text_of(one) for one in answers} == {n: f"ran c{n}" for n in range(20)}
+
+
+async def test_a_large_answer_goes_in_a_message_of_its_own(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(toolsvc.edge.call_stream, "TOGETHER_BYTES", 100)
+    async with streaming(service) as stream:
+        first = pb.StreamCallsRequest(id=0, call=call("c0", 0.2), takes_more=True)
+        first.more.extend(asking(number, call(f"c{number}" * 30, 0.2)) for number in range(1, 6))
+        await stream.write(first)
+        answers = [await stream.read() for _ in range(6)]
+    assert sorted(one.id for one in answers) == list(range(6))
+    assert not any(one.more for one in answers)

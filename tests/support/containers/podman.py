@@ -20,8 +20,10 @@ default_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]
 runtime = "runc"
 cgroup_manager = "cgroupfs"
 events_logger = "none"
+tmp_dir = "{folder}/alive"
 """
-"""What lets it run without systemd, and where limits may not be raised."""
+"""What lets it run without systemd, where limits may not be raised, and beside another podman whose
+`system reset` removes the common folder of what runs."""
 _STORAGE = """\
 [storage]
 driver = "{driver}"
@@ -40,7 +42,7 @@ class Podman:
         kind = ["stat", "--file-system", "--format", "%T", str(folder)]
         below = subprocess.run(kind, check=True, capture_output=True, text=True).stdout.strip()
         driver = "vfs" if below == "overlayfs" else "overlay"
-        (folder / "containers.conf").write_text(_CONTAINERS, encoding="utf-8")
+        (folder / "containers.conf").write_text(_CONTAINERS.format(folder=folder), encoding="utf-8")
         (folder / "storage.conf").write_text(
             _STORAGE.format(driver=driver, folder=folder), encoding="utf-8"
         )

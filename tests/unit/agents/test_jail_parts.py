@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from agents.errors import StartError
-from agents.host import address_of
 from agents.jail import jail, selftest
 from agents.jail.jail import Jail
 from agents.jail.named_files import moved
+from agents.kinds.kept import address_of
 from agents.work_folder import base_folder, result_bytes
 from toolwright.jail.view import own_account
 

@@ -58,6 +58,14 @@ def test_another_result_is_refused(data: bytes, says: str) -> None:
         read_result(data)
 
 
+def test_a_jailed_agent_gets_no_names_of_certificates() -> None:
+    host = {"SSL_CERT_FILE": "/etc/ssl/a.crt", "SSL_CERT_DIR": "/etc/ssl", "LANG": "C"}
+    free = environment(CLIENT, Path("/w"), {}, host)
+    jailed = environment(CLIENT, Path("/w"), {}, host, jailed=True)
+    assert free.keys() - jailed.keys() == {"SSL_CERT_FILE", "SSL_CERT_DIR"}
+    assert jailed["LANG"] == "C"
+
+
 def test_an_agent_gets_its_client_and_nothing_of_the_host() -> None:
     host = {"PATH": "/bin", "TOOLWRIGHT_TOKEN": "t", "AWS_SECRET": "s", "HOME": "/root"}
     found = environment(CLIENT, Path("/w"), {"MODE": "fast", "HOME": "/x"}, host)

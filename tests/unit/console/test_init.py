@@ -112,3 +112,12 @@ def test_a_file_is_no_folder(recipes: Path, tmp_path: Path) -> None:
     code, said = typed("mine", tmp_path / "file/new")
     assert code == 1 and f"{tmp_path}/file/new cannot be written" in said
     assert (tmp_path / "file").read_text(encoding="utf-8") == "mine"
+
+
+def test_what_a_recipe_uses_of_another_one_is_named(tmp_path: Path) -> None:
+    code, said = typed("outside", tmp_path / "mine")
+    assert code == 0
+    assert f"toolwright init calculator {tmp_path}/calculator " in said
+    typed("calculator", tmp_path / "calculator")
+    assert "init calculator" not in typed("outside", tmp_path / "again")[1]
+    assert (tmp_path / "mine/template.jinja").is_file()

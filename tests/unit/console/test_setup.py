@@ -293,7 +293,7 @@ def test_an_ingress_and_a_memory_start_without_an_entry(tmp_path: Path) -> None:
     addresses = settle(setup.recipe, setup.table, lambda: next(ports))
     memory, ingress, *_ = addresses.services
     assert (memory.name, memory.ready) == ("memory", "grpc:127.0.0.1:20001")
-    assert (ingress.name, ingress.ready) == ("ingress", "http://127.0.0.1:20002/health")
+    assert (ingress.name, ingress.ready) == ("ingress", "http://127.0.0.1:20002/v1/models")
     assert {"memory.address=127.0.0.1:20001", "ingress.address=127.0.0.1:20002"} <= set(
         addresses.overrides
     )

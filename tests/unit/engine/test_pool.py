@@ -176,6 +176,29 @@ async def test_a_server_with_older_weights_of_the_run_was_started_anew() -> None
         assert server.version == str(later)
 
 
+async def test_many_streams_come_in_larger_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not those of a client that reads along, those with marks, and those of a slow server."""
+    monkeypatch.setattr("engine.core.sampler.routing.MANY_STREAMS", 3)
+    server = Server(truth)
+    async with pool_of(server, stream_interval=4) as pool:
+        await ask(pool)  # shows the server's pace
+        server.gate = asyncio.Event()
+        async with asyncio.TaskGroup() as group:
+            for number in range(5):
+                group.create_task(ask(pool, f"t{number}"))
+            await until(lambda: len(server.asked) == 6, "five streams")
+            marked = StopTable([END], CODEC, marks=["</call>"])
+            group.create_task(ask(pool, stops=marked))
+            group.create_task(ask(pool, progress_ns=1))
+            await until(lambda: len(server.asked) == 8, "two more")
+            pool.router.measured(server.url, 1e6, 1)
+            group.create_task(ask(pool))
+            await until(lambda: len(server.asked) == 9, "the last")
+            server.gate.set()
+    chunks = [body["sampling_params"]["stream_interval"] for body in server.asked]
+    assert chunks == [4, 4, 4, 4, 32, 32, 4, 4, 4]
+
+
 async def ask(pool: SamplerPool, key: str = "t", **changes: Any) -> Generated:
     asked = {
         "key": key,

@@ -14,7 +14,6 @@ import pytest
 
 from engine.core.tasks import BadRows, DrawnTask
 from engine.core.trajectory.events import Opened
-from engine.core.trajectory.log import AttemptLog
 from engine.errors import TaskUnfit
 from engine.serving.admission import train
 from engine.serving.admission.mixing import Mixture
@@ -41,9 +40,11 @@ class EndedMember:
 
     trajectory: Trajectory
 
+    serialized: None = None
+
     @property
-    def log(self) -> AttemptLog:
-        return AttemptLog(f"{self.trajectory.id}/b1r0a0")
+    def attempt(self) -> str:
+        return f"{self.trajectory.id}/b1r0a0"
 
 
 def member(group_id: str, index: int) -> EndedMember:
@@ -355,7 +356,11 @@ async def test_sessions_go_on_of_groups_that_are_admitted_at_once(
         accepted=accepted, waiting=0, dropped_groups=0, last_sequence=0, durable_sequence=0
     )
     journal = SimpleNamespace(
-        open_logs=open_logs, newest_version=newest_version, counts=counts, append=lambda *_: None
+        open_logs=open_logs,
+        newest_version=newest_version,
+        counts=counts,
+        append=lambda *_: None,
+        forget=lambda _: None,
     )
     found = await Lane(journal).lane.resume()
     assert sorted(found) == [

@@ -7,7 +7,11 @@ from typing import Any
 
 import pytest
 
-from engine.core.sampler.policy_sampler import PROGRESS_NS, GenerateRequest
+from engine.core.sampler.policy_sampler import (
+    FIRST_PROGRESS_NS,
+    LONGEST_PROGRESS_NS,
+    GenerateRequest,
+)
 from engine.core.sampler.stops import StopTable
 from engine.core.sampler.token_action import TokenAction
 from engine.core.sampler.wire.client import ServerUnreachable
@@ -156,16 +160,22 @@ def test_one_who_leaves_is_told_the_rest_and_nothing_after_the_action() -> None:
     assert [what for what, _ in ended.told] == ["action"]
 
 
-def test_progress_is_told_at_most_once_a_second_and_adds_up() -> None:
-    heard = Heard()
-    for number in range(30):
-        heard.take(number, read_ns=1 + number * PROGRESS_NS // 4)
+def test_progress_is_told_whenever_the_action_has_lasted_twice_as_long_and_adds_up() -> None:
+    heard, tick, told_at = Heard(), FIRST_PROGRESS_NS // 4, list[int]()
+    for number in range(99):
+        before = len(heard.told)
+        heard.take(number, read_ns=1 + number * tick)
+        told_at += [number * tick] * (len(heard.told) - before)
     parts = [told for what, told in heard.told if what == "progress"]
-    assert len(parts) == 7
+    first = FIRST_PROGRESS_NS
+    assert told_at == [first, 2 * first, 4 * first, 8 * first, 16 * first]
+    heard.take(99, read_ns=1 + told_at[-1] + LONGEST_PROGRESS_NS)
+    assert heard.told[-1][0] == "progress"
+    assert len(heard.told) == len(parts) + 1
     whole = heard.action.whole(LENGTH)
     joined = [token for part in parts for token in part.token_ids]
     assert joined == list(whole.token_ids[: len(joined)])
-    assert len(joined) > 30 - 5
+    assert len(joined) > 99 / 2
     assert all(part.versions == ((V[1], len(part.token_ids)),) for part in parts)
 
 
@@ -179,7 +189,7 @@ def test_an_action_goes_on_from_what_an_earlier_life_has() -> None:
         finish=FinishReason(kind=FinishKind.CONTINUED),
     )
     heard = Heard(received=before)
-    heard.take(1, version="a.2", read_ns=2 * PROGRESS_NS)
+    heard.take(1, version="a.2", read_ns=2 * FIRST_PROGRESS_NS)
     heard.take(2, version="a.2", finish=LENGTH, spans=(("a.2", 0, 1), ("a.3", 1, 2)))
     whole = heard.action.whole(LENGTH)
     assert list(whole.token_ids) == [*ids, 1, 2]

@@ -143,6 +143,40 @@ DEFAULTS = {
 }
 
 
+EQUAL_NUMBERS = [
+    ("1", "1.0", "1e0", "10e-1"),
+    ("0", "-0", "0.0", "-0.0", "0e5", "0.00e-400", "0e999999999"),
+    ("9007199254740993",),
+    ("9007199254740992", "9007199254740992.0", "9007199254740993.0"),
+    ("-9007199254740993",),
+    ("1000000000000000000000", "1e+21", "1e21", "1000000000000000000000.0"),
+    ("1000000000000000000001",),
+    ("123456789012345680", "123456789012345678.9", "1.2345678901234568e+17"),
+    ("123456789012345678",),
+    ("1" + "0" * 307, "1e307"),
+    ("0.1", "1e-1", "0.1000000000000000055511151231257827"),
+    ("1e400",),
+    ("2e400",),
+    ("-1e400",),
+    ("1e999999999",),
+    ("1e-400",),
+    ("1" * 400,),
+    ("1" * 5000,),
+    ("1" * 4999 + "2",),
+]
+
+
+def test_numbers_have_one_digest_if_they_are_equal() -> None:
+    """Python's clients keep integers, JavaScript's write any number as a double."""
+    found: dict[bytes, int] = {}
+    for group, texts in enumerate(EQUAL_NUMBERS):
+        for text in texts:
+            call = replace(CALL, arguments=f'{{"id": {text}}}')
+            digest = digests_of(asked(USER, replace(SAID, calls=(call,))), {}).messages[-1]
+            assert found.setdefault(digest, group) == group, text
+    assert len(found) == len(EQUAL_NUMBERS)
+
+
 @pytest.mark.parametrize(
     ("arguments", "same"),
     [

@@ -219,7 +219,10 @@ def test_a_full_context_has_the_numbers_that_claude_code_reads() -> None:
         ({"input": []}, "input"),
         ({"input": [{"type": "computer_call"}]}, "input[0]"),
         ({"input": [{"role": "robot", "content": "x"}]}, "input[0].role"),
-        ({"previous_response_id": "resp_1"}, "previous_response_id"),
+        ({"previous_response_id": 1}, "previous_response_id"),
+        ({"previous_response_id": "resp_1", "input": [], "instructions": "s"}, "input"),
+        ({"conversation": "conv_1"}, "conversation"),
+        ({"store": "no"}, "store"),
         ({"tools": [{"type": "code_interpreter"}]}, "tools[0]"),
         (
             {

@@ -65,7 +65,8 @@ def test_a_copied_folder_stands_alone(file: Path) -> None:
         program, *words = prepared.run
         assert program in ("python", "toolsvc", "learner")
         if program == "python":
-            assert words[:2] == ["-m", "toolwright.script"]
+            assert words[0] == "-m"
+            assert words[1] in ("toolwright.script", "toolwright.python_environment")
             assert (recipe.folder / words[2]).is_file()
     for output in (shared.run.folder, sft.output, render.output, *made):
         assert inside(recipe, output)
@@ -78,12 +79,13 @@ def test_a_copied_folder_stands_alone(file: Path) -> None:
 
 @over(WHOLE)
 def test_what_a_run_makes_is_below_its_folder_or_a_model(file: Path) -> None:
-    """`--folder` then moves all of a run; a model that is fetched is there once for all runs."""
+    """`--folder` then moves all of a run; a model or an environment that is fetched is there once
+    for all runs."""
     recipe = load_recipe(file)
     made = [prepared.makes for prepared in recipe.table("console", ConsoleTable).prepare]
     for path in (recipe.table("sft", SftTable).output, *made):
         parts = Path(str(path)).parts
-        assert parts[0] in (recipe.shared.run.folder.name, "models")
+        assert parts[0] in (recipe.shared.run.folder.name, "models", ".venv")
 
 
 @over(RECIPES)

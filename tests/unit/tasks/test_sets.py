@@ -109,6 +109,7 @@ LAYOUTS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
                 "repo": "x/x", "base_commit": "abc", "patch": "...", "test_patch": "...",
                 "FAIL_TO_PASS": ["test_b"], "PASS_TO_PASS": ["test_a"]})}}},
     ),
+    "harbor": ("x.jsonl", {"id": "bill-1", "instruction": "Who?"}),
     "swe_bench_verified": (
         "x.parquet",
         {"instance_id": "x__x-1", "repo": "x/x", "base_commit": "abc", "problem_statement": "Who?",
@@ -123,6 +124,7 @@ ANSWERS = {
     "amc23": "27",
     "nemotron_swe": '{"test_a": "PASSED", "test_b": "PASSED"}',
     "swe_bench_verified": '{"test_a": "PASSED", "test_b": "PASSED"}',
+    "harbor": "bill-1",
     "spider_prompts": "SELECT\t1",
 }
 EXTRAS: Mapping[str, Mapping[str, Any]] = {
@@ -138,6 +140,7 @@ EXTRAS: Mapping[str, Mapping[str, Any]] = {
     "swe_bench_verified": {
         "image": "swe/x:1", "repo": "x/x", "base_commit": "abc", "verification": "x__x-1"
     },
+    "harbor": {"verification": "bill-1"},
     "gaia": {"level": 1},
 }  # fmt: skip
 

@@ -18,7 +18,7 @@ from toolsvc.tools.swe.action import find_call
 from toolsvc.tools.swe.arguments import SweArguments
 from toolsvc.tools.swe.boxes import cli, kubernetes
 from toolsvc.tools.swe.boxes.box import BoxError, BoxGone, StartFailed
-from toolsvc.tools.swe.boxes.container import OUT, ContainerBox, Take
+from toolsvc.tools.swe.boxes.container import ContainerBox
 from toolsvc.tools.swe.boxes.kubernetes import exit_code, is_running
 from toolsvc.tools.swe.options import SweOptions
 from toolsvc.tools.swe.verifying.report import Report, read_report
@@ -26,6 +26,7 @@ from toolsvc.tools.swe.verifying.settings import pytest_file, pytest_options
 from toolsvc.tools.swe.verifying.tampering import tampering
 from toolsvc.tools.swe.verifying.tree import compare
 from toolsvc.tools.swe.verifying.verification_file import VerificationFile
+from toolwright.containers import OUT, Take
 
 
 @pytest.mark.parametrize(

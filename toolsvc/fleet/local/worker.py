@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
 import os
 import signal
 from collections.abc import AsyncIterator, Callable
@@ -23,17 +22,16 @@ from toolsvc.fleet.local.messages import ASK_SESSIONS, LONGEST_LINE, Assignment,
 from toolsvc.fleet.running import RunningHost
 from toolsvc.serving import bound, leave, make_server, service_name
 from toolwright.process import loop
+from toolwright.process.parent import die_with_parent
 from toolwright.process.stderr_log import log_to_stderr
 from toolwright.rpc.errors import ListenError
 from toolwright.rpc.options import is_unix
-
-_PR_SET_PDEATHSIG = 1
 
 log = structlog.get_logger("toolsvc.fleet")
 
 
 def main() -> None:
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    die_with_parent()
     front = _Front()
     log_to_stderr()
     try:

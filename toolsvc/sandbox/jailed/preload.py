@@ -35,7 +35,9 @@ def find_packages(folders: Iterable[str]) -> None:
 
 
 def preload(modules: Iterable[str]) -> None:
-    """Imports them. They must not start threads, since a process with threads cannot be forked."""
+    """Imports them. They must not start threads, since a process with threads cannot be forked.
+    Environment variables that they set are removed: sessions have those of the jail alone."""
+    before = dict(os.environ)
     for name in modules:
         try:
             importlib.import_module(name)
@@ -45,6 +47,8 @@ def preload(modules: Iterable[str]) -> None:
                 f"({type(error).__name__}: {error}): name the folder of packages that has it, for "
                 f"Python {sys.version_info[0]}.{sys.version_info[1]}"
             ) from error
+    os.environ.clear()
+    os.environ.update(before)
     if len(os.listdir("/proc/self/task")) > 1:
         raise UnusablePackages(
             f"one of {', '.join(modules)} starts threads when imported: do not preload it"

@@ -107,7 +107,7 @@ class Offer:
         try:
             session = await self._session(name or only_once)
             result = await session.call(tool.name, "", arguments)
-            return _answer(result, await _parts(session, result))
+            return _answer(result, await session.parts(result))
         except (ServiceError, TransportError) as error:
             raise MCPError(types.INTERNAL_ERROR, str(error)) from error
         finally:
@@ -138,20 +138,6 @@ def _session_of(context: _Context) -> str:
 def _described(tool: pb.ToolDescriptor) -> types.Tool:
     schema = in_order({"type": "object", **wire.mapping(tool.arguments_schema)})
     return types.Tool(name=tool.name, description=tool.description, input_schema=schema)
-
-
-async def _parts(session: OpenedSession, result: pb.CallResult) -> list[Text | Media]:
-    found: list[Text | Media] = []
-    for part in result.observation:
-        kind = part.WhichOneof("content")
-        if kind == "media":
-            found.append(Media(media_type=part.media.media_type, data=part.media.data))
-        elif kind == "blob":
-            data = await session.blob(part.blob.sha256)
-            found.append(Media(media_type=part.blob.media_type, data=data))
-        else:
-            found.append(Text(text=part.text))
-    return found
 
 
 def _answer(result: pb.CallResult, parts: list[Text | Media]) -> types.CallToolResult:

@@ -177,7 +177,7 @@ class SweTool(Tool):
             async with self._verifying:
                 verdict = await self._verdict(state.task, box, verification, session)
             log.info("verified", verification=verification.name, verdict=verdict)
-            reward = float(verdict.solved)
+            reward = verdict.reward
             metrics |= {
                 "tests_passed": verdict.passed,
                 "tests_wanted": verdict.wanted,
@@ -200,7 +200,7 @@ class SweTool(Tool):
         except (PoolFull, PoolDown) as error:
             raise backend_down(f"the submission could not be read: {error}") from error
         except BadTree as error:
-            return Verdict(solved=False, why=f"its tree cannot be read: {error}")
+            return Verdict(why=f"its tree cannot be read: {error}")
         fresh, _ = await self._starts.start(task.image, task.checkout, self._setup.preparation)
         try:
             return await verifier.judge(fresh, tree)

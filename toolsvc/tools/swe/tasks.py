@@ -66,6 +66,13 @@ class Tasks:
                 raise _refused(key, f"is {value!r:.80}, not a text", "give its name")
         image = self._allowed(given["image"])
         verification = await asyncio.to_thread(self._verification, given["verification"])
+        if verification is not None and verification.file.reward_files and not self._containers:
+            raise _refused(
+                "verification",
+                f"is {verification.name!r}, whose command writes the reward: a local box has one "
+                "account, so the program under test could write it too",
+                "set swe.runner to docker, podman or kubernetes",
+            )
         checkout: Sequence[Entry] = ()
         if self._containers and verification is not None and verification.file.image:
             image = given["image"] = verification.file.image  # the operator's word

@@ -3,6 +3,7 @@
 Invariants
 - gRPC has a request when `send` returns, if no earlier one is still being written. Otherwise the
   request follows in order, without a turn of the event loop in between.
+- Requests that wait for an earlier one are written in one message, if the service takes that.
 - Each request is answered or fails once, unless its sender forgets it.
 - When the stream ends, `on_end` gets all waiting requests with the reason. The calls themselves go
   on at the service.
@@ -21,6 +22,7 @@ from engine.core.tools.link.retry_policy import Failure
 from toolwright import wire
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.rpc.errors import ServiceError, TransportError, from_rpc_error
+from toolwright.rpc.options import TOGETHER_BYTES
 from toolwright.tool.v1 import tool_pb2 as pb
 
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
@@ -47,7 +49,9 @@ class CallStream:
         self._on_end = on_end
         self._unsent: dict[int, pb.CallToolRequest] = {}
         self._writing = False
-        self._ended = False
+        self._begun = self._ended = False
+        self.takes_more = False
+        """Whether the service has said that it reads several requests in a message."""
         self._reading = asyncio.get_running_loop().create_task(self._read())
 
     @property
@@ -79,10 +83,24 @@ class CallStream:
     def _write(self) -> None:
         """Writes waiting requests until gRPC has to wait itself."""
         while self._unsent and not self._ended:
-            number = next(iter(self._unsent))
-            request = pb.StreamCallsRequest(id=number, call=self._unsent.pop(number))
-            if not self._hand_over(self._rpc.write(request)):
+            if not self._hand_over(self._rpc.write(self._message())):
                 return
+
+    def _message(self) -> pb.StreamCallsRequest:
+        """The next waiting request, with those after it if the service takes them together."""
+        message = self._next_request()
+        if not self._begun:
+            self._begun = message.takes_more = True
+        size = message.ByteSize() if self.takes_more and self._unsent else TOGETHER_BYTES
+        while self._unsent and size < TOGETHER_BYTES:
+            size += next(iter(self._unsent.values())).ByteSize()
+            if size < TOGETHER_BYTES:
+                message.more.append(self._next_request())
+        return message
+
+    def _next_request(self) -> pb.StreamCallsRequest:
+        number = next(iter(self._unsent))
+        return pb.StreamCallsRequest(id=number, call=self._unsent.pop(number))
 
     def _hand_over(self, writing: Coroutine[Any, Any, None]) -> bool:
         """Runs `writing` to its first wait, here and now. Returns whether it has ended.
@@ -114,17 +132,19 @@ class CallStream:
     async def _read(self) -> None:
         why: Failure
         try:
-            async for response in self._rpc:
-                if response is None:  # gRPC's value for bytes that are not a message
+            async for message in self._rpc:
+                if message is None:  # gRPC's value for bytes that are not a message
                     why = TransportError(
                         grpc.StatusCode.INTERNAL, "the answer is not a StreamCallsResponse"
                     )
                     self._rpc.cancel()
                     break
-                if response.WhichOneof("outcome") == "error":
-                    self._on_failure(response.id, error_of(response.error))
-                else:
-                    self._on_answer(response.id, response.answer)
+                self.takes_more |= message.takes_more
+                for response in (message, *message.more):
+                    if response.HasField("error"):
+                        self._on_failure(response.id, error_of(response.error))
+                    else:
+                        self._on_answer(response.id, response.answer)
             else:
                 why = TransportError(grpc.StatusCode.UNAVAILABLE, "the stream of calls ended")
         except grpc.aio.AioRpcError as error:

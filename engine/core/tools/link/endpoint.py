@@ -39,6 +39,8 @@ MOST_STREAMS = 64
 """Most streams. gRPC writes one message of a stream, and reads one, in a turn of the event loop
 or two. Turns are long with thousands of trajectories in flight: with 4 streams, answers took
 seconds."""
+MOST_BATCHED = 4
+"""Most streams if the service takes several requests in a message. A write takes all that wait."""
 CALLS_A_STREAM = 8
 """Calls in flight on each stream before another stream is opened."""
 TICK_SECONDS = 1.0
@@ -194,15 +196,16 @@ class Endpoint:
     def _free_stream(self) -> CallStream:
         """A stream that writes nothing at the moment, if there may be another one. Streams take
         turns, so that answers come on all of them."""
+        most = 1
         if self._streams_served:
-            most = min(MOST_STREAMS, 1 + len(self._requests) // CALLS_A_STREAM)
-            if len(self._streams) < most:
+            batched = any(stream.takes_more for stream in self._streams)
+            most = MOST_BATCHED if batched else MOST_STREAMS
+            if len(self._streams) < min(most, 1 + len(self._requests) // CALLS_A_STREAM):
                 return self._open_stream()
         for _ in range(len(self._streams)):
             self._streams.rotate(-1)
             if not self._streams[-1].writing:
                 return self._streams[-1]
-        most = MOST_STREAMS if self._streams_served else 1
         if len(self._streams) < most:
             return self._open_stream()
         return min(self._streams, key=lambda stream: stream.unsent)

@@ -61,6 +61,8 @@ class ServiceLink:
         self._endpoints: dict[str, Endpoint] = {}
         self._idle: set[str] = set()
         """Endpoints that were idle at the last renewal."""
+        self.before_request: Callable[[], None] | None = None
+        """Called before each request; it may forbid the request by an error."""
 
     @property
     def addresses(self) -> list[str]:
@@ -77,7 +79,9 @@ class ServiceLink:
         return sum(one.seconds_away for one in self._endpoints.values())
 
     def endpoint_at(self, address: str) -> Endpoint:
-        """The service's process at `address`."""
+        """The service's process at `address`, for a request."""
+        if self.before_request is not None:
+            self.before_request()
         endpoint = self._endpoints.get(address)
         if endpoint is None:
             channel = self._connect(address)

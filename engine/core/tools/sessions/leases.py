@@ -5,6 +5,8 @@ Invariants
 - Renewal is by owner, so a session whose closing failed would live on. A session that the service
   holds without a trajectory is closed again. Nothing is closed before an earlier life's sessions
   are adopted or given up.
+- Only one process renews an owner's leases. It hears of its workers' sessions late: at most when
+  it gives a silent worker up. So a living worker's session is closed only after `UNKNOWN_S`.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from collections.abc import Collection, Iterable
 
 import structlog
 
+from engine.core.time_limit import loop_now
 from engine.core.tools.service import Service
 from toolwright import wire
 from toolwright.rpc.errors import ServiceError, TransportError
@@ -23,16 +26,23 @@ from toolwright.tool.v1 import tool_pb2 as pb
 log = structlog.get_logger("tools")
 
 RENEW_SECONDS = 10.0
+UNKNOWN_S = 15.0
+"""Time in which a living worker reports a session; a worker that is silent for longer is lost."""
 
 
 class Leases:
     """The leases of one life of the engine."""
 
-    def __init__(self, services: Collection[Service], owner: str) -> None:
-        """owner: the same in every life of the engine."""
+    def __init__(self, services: Collection[Service], owner: str, life: str = "") -> None:
+        """owner: the same in every life of the engine. life: ends the ids of sessions; "" = a
+        random word."""
         self._services = services
         self._owner = owner
-        self._life = secrets.token_hex(3)
+        self._life = life or secrets.token_hex(3)
+        self.worker_lives: set[str] = set()
+        """Lives of the workers that live, whose sessions this process renews."""
+        self._unknown: dict[str, dict[str, float]] = {}
+        """By service, the sessions that renewals found and nothing knew, and since when."""
         self._kept: frozenset[str] | None = None
         """Sessions of an earlier life that stay open; None until `close_abandoned` names them."""
         self._adopted: set[str] = set()
@@ -87,7 +97,13 @@ class Leases:
                 service.sessions[session_id].mark_lost()
         await service.link.forget_idle({one.address for one in service.sessions.values()})
         held = {name for answer in heard_from for name in answer.held}
-        for session_id in held - service.known:
+        before, now = self._unknown.get(service.name, {}), loop_now()
+        unknown = {name: before.get(name, now) for name in held - service.known}
+        self._unknown[service.name] = unknown
+        for session_id, since in unknown.items():
+            of_worker = session_id.rpartition("@")[2] in self.worker_lives
+            if of_worker and now - since < UNKNOWN_S:
+                continue
             if self._is_abandoned(session_id):
                 service.close_if_open(session_id)
 

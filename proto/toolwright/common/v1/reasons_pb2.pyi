@@ -177,7 +177,13 @@ class _ErrorReasonEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._En
     ERROR_REASON_CONTEXT_FULL: _ErrorReason.ValueType  # 24
     """INVALID_ARGUMENT: the prompt leaves no room in the context."""
     ERROR_REASON_TOO_MANY_CALLS: _ErrorReason.ValueType  # 25
-    """RESOURCE_EXHAUSTED: the trajectory has as many model calls, or calls in flight, as it may."""
+    """RESOURCE_EXHAUSTED: the trajectory has as many calls in flight as it may."""
+    ERROR_REASON_TRAJECTORY_FULL: _ErrorReason.ValueType  # 26
+    """FAILED_PRECONDITION: the trajectory has as many model calls, or bytes, as it may."""
+    ERROR_REASON_RESPONSE_NOT_FOUND: _ErrorReason.ValueType  # 27
+    """NOT_FOUND: the text of the response's conversation is not kept."""
+    ERROR_REASON_OTHER_TOKENIZER: _ErrorReason.ValueType  # 28
+    """FAILED_PRECONDITION: the two processes have other tokenizers or chat templates."""
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """Why a service refused a request. Travels as ErrorDetail in google.rpc.Status. If CallTool answers
@@ -248,7 +254,13 @@ ERROR_REASON_SUPERSEDED: ErrorReason.ValueType  # 23
 ERROR_REASON_CONTEXT_FULL: ErrorReason.ValueType  # 24
 """INVALID_ARGUMENT: the prompt leaves no room in the context."""
 ERROR_REASON_TOO_MANY_CALLS: ErrorReason.ValueType  # 25
-"""RESOURCE_EXHAUSTED: the trajectory has as many model calls, or calls in flight, as it may."""
+"""RESOURCE_EXHAUSTED: the trajectory has as many calls in flight as it may."""
+ERROR_REASON_TRAJECTORY_FULL: ErrorReason.ValueType  # 26
+"""FAILED_PRECONDITION: the trajectory has as many model calls, or bytes, as it may."""
+ERROR_REASON_RESPONSE_NOT_FOUND: ErrorReason.ValueType  # 27
+"""NOT_FOUND: the text of the response's conversation is not kept."""
+ERROR_REASON_OTHER_TOKENIZER: ErrorReason.ValueType  # 28
+"""FAILED_PRECONDITION: the two processes have other tokenizers or chat templates."""
 global___ErrorReason = ErrorReason
 
 class _ToolErrorKind:

@@ -272,6 +272,7 @@ class Attached(google.protobuf.message.Message):
     TOKENS_FIELD_NUMBER: builtins.int
     TURN_ENDED_FIELD_NUMBER: builtins.int
     IDS_DIGEST_FIELD_NUMBER: builtins.int
+    KEPT_FIELD_NUMBER: builtins.int
     node: builtins.int
     """Call whose ids the prompt goes on from; absent = a new root."""
     matched: builtins.int
@@ -288,6 +289,8 @@ class Attached(google.protobuf.message.Message):
     """
     ids_digest: builtins.bytes
     """BLAKE2b of these ids as little-endian int32, 16 bytes. Only if Ask has `verify`."""
+    kept: builtins.bool
+    """The text of the matched call's conversation is kept."""
     def __init__(
         self,
         *,
@@ -297,9 +300,10 @@ class Attached(google.protobuf.message.Message):
         tokens: builtins.int = ...,
         turn_ended: builtins.bool = ...,
         ids_digest: builtins.bytes = ...,
+        kept: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_node", b"_node", "node", b"node"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_node", b"_node", "ids_digest", b"ids_digest", "matched", b"matched", "node", b"node", "room", b"room", "tokens", b"tokens", "turn_ended", b"turn_ended"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_node", b"_node", "ids_digest", b"ids_digest", "kept", b"kept", "matched", b"matched", "node", b"node", "room", b"room", "tokens", b"tokens", "turn_ended", b"turn_ended"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_node", b"_node"]) -> typing.Literal["node"] | None: ...
 
 global___Attached = Attached
@@ -314,9 +318,14 @@ class Prompt(google.protobuf.message.Message):
     FRESH_FIELD_NUMBER: builtins.int
     RESULTS_FIELD_NUMBER: builtins.int
     BY_PREFIX_FIELD_NUMBER: builtins.int
+    MESSAGES_FIELD_NUMBER: builtins.int
     by_prefix: builtins.bool
     """The request has no messages that could match a call. `fresh` goes on from the call with the
     longest common prefix if that prefix holds a whole completion; else it is a new root.
+    """
+    messages: builtins.bytes
+    """Text to keep for Conversation, in the ingress's own form: the messages after the matched call
+    if Attached has `kept`, else all. Absent = the text of this call is not kept.
     """
     @property
     def tail(self) -> global___Ids:
@@ -339,9 +348,13 @@ class Prompt(google.protobuf.message.Message):
         fresh: global___Ids | None = ...,
         results: collections.abc.Iterable[global___ReadResult] | None = ...,
         by_prefix: builtins.bool = ...,
+        messages: builtins.bytes | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["fresh", b"fresh", "ids", b"ids", "tail", b"tail"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["by_prefix", b"by_prefix", "fresh", b"fresh", "ids", b"ids", "results", b"results", "tail", b"tail"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_messages", b"_messages", "fresh", b"fresh", "ids", b"ids", "messages", b"messages", "tail", b"tail"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_messages", b"_messages", "by_prefix", b"by_prefix", "fresh", b"fresh", "ids", b"ids", "messages", b"messages", "results", b"results", "tail", b"tail"]) -> None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_messages", b"_messages"]) -> typing.Literal["messages"] | None: ...
+    @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["ids", b"ids"]) -> typing.Literal["tail", "fresh"] | None: ...
 
 global___Prompt = Prompt
@@ -536,10 +549,13 @@ class Canonical(google.protobuf.message.Message):
     DIGEST_FIELD_NUMBER: builtins.int
     REASONING_FIELD_NUMBER: builtins.int
     CALLS_FIELD_NUMBER: builtins.int
+    MESSAGE_FIELD_NUMBER: builtins.int
     digest: builtins.bytes
     """Digest of the last message's digest and the completion's canonical message, 16 bytes."""
     reasoning: builtins.bytes
     """Digest of the completion's reasoning; empty without reasoning."""
+    message: builtins.bytes
+    """The completion's message, in the form of `Prompt.messages`; empty if its text is not kept."""
     @property
     def calls(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___ReadCall]:
         """Tool calls that were read from the completion, for the record."""
@@ -550,8 +566,9 @@ class Canonical(google.protobuf.message.Message):
         digest: builtins.bytes = ...,
         reasoning: builtins.bytes = ...,
         calls: collections.abc.Iterable[global___ReadCall] | None = ...,
+        message: builtins.bytes = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["calls", b"calls", "digest", b"digest", "reasoning", b"reasoning"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["calls", b"calls", "digest", b"digest", "message", b"message", "reasoning", b"reasoning"]) -> None: ...
 
 global___Canonical = Canonical
 
@@ -601,13 +618,17 @@ class CheckKeyRequest(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     KEY_FIELD_NUMBER: builtins.int
+    TOKENIZER_FIELD_NUMBER: builtins.int
     key: builtins.str
+    tokenizer: builtins.str
+    """Digest of the ingress's tokenizer and chat template; empty = not compared."""
     def __init__(
         self,
         *,
         key: builtins.str = ...,
+        tokenizer: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["key", b"key"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["key", b"key", "tokenizer", b"tokenizer"]) -> None: ...
 
 global___CheckKeyRequest = CheckKeyRequest
 
@@ -625,6 +646,48 @@ class CheckKeyResponse(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["use", b"use"]) -> None: ...
 
 global___CheckKeyResponse = CheckKeyResponse
+
+@typing.final
+class ConversationRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    KEY_FIELD_NUMBER: builtins.int
+    NODE_FIELD_NUMBER: builtins.int
+    key: builtins.str
+    """Key of the trajectory."""
+    node: builtins.int
+    """Call whose completion ends the conversation, as in Finished."""
+    def __init__(
+        self,
+        *,
+        key: builtins.str = ...,
+        node: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["key", b"key", "node", b"node"]) -> None: ...
+
+global___ConversationRequest = ConversationRequest
+
+@typing.final
+class ConversationResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    REQUEST_DIGEST_FIELD_NUMBER: builtins.int
+    MESSAGES_FIELD_NUMBER: builtins.int
+    request_digest: builtins.bytes
+    """The request digest of the call."""
+    @property
+    def messages(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.bytes]:
+        """`Prompt.messages` and `Canonical.message` of each call of the conversation, in order."""
+
+    def __init__(
+        self,
+        *,
+        request_digest: builtins.bytes = ...,
+        messages: collections.abc.Iterable[builtins.bytes] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["messages", b"messages", "request_digest", b"request_digest"]) -> None: ...
+
+global___ConversationResponse = ConversationResponse
 
 @typing.final
 class TakeRequest(google.protobuf.message.Message):
@@ -676,6 +739,7 @@ class TakeResponse(google.protobuf.message.Message):
     TASK_FIELD_NUMBER: builtins.int
     CONTEXT_FIELD_NUMBER: builtins.int
     CALLBACK_KEY_FIELD_NUMBER: builtins.int
+    OVER_FIELD_NUMBER: builtins.int
     key: builtins.str
     """Key of the trajectory; empty = no trajectory was admitted in time."""
     reward_key: builtins.str
@@ -689,6 +753,8 @@ class TakeResponse(google.protobuf.message.Message):
     """Key for Report if the recipe waits for the reward of the agent's environment, also after the
     agent's end. The agent itself never gets it. Empty otherwise.
     """
+    over: builtins.bool
+    """The run is over: no request will get a trajectory."""
     @property
     def task(self) -> toolwright.common.v1.trajectory_pb2.Task: ...
     def __init__(
@@ -701,9 +767,10 @@ class TakeResponse(google.protobuf.message.Message):
         task: toolwright.common.v1.trajectory_pb2.Task | None = ...,
         context: builtins.int = ...,
         callback_key: builtins.str = ...,
+        over: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["task", b"task"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["attempt", b"attempt", "callback_key", b"callback_key", "context", b"context", "key", b"key", "reward_key", b"reward_key", "task", b"task", "trajectory_id", b"trajectory_id"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["attempt", b"attempt", "callback_key", b"callback_key", "context", b"context", "key", b"key", "over", b"over", "reward_key", b"reward_key", "task", b"task", "trajectory_id", b"trajectory_id"]) -> None: ...
 
 global___TakeResponse = TakeResponse
 

@@ -52,6 +52,11 @@ class IngressServiceStub(object):
                 request_serializer=toolwright_dot_ingress_dot_v1_dot_ingress__pb2.CheckKeyRequest.SerializeToString,
                 response_deserializer=toolwright_dot_ingress_dot_v1_dot_ingress__pb2.CheckKeyResponse.FromString,
                 _registered_method=True)
+        self.Conversation = channel.unary_unary(
+                '/toolwright.ingress.v1.IngressService/Conversation',
+                request_serializer=toolwright_dot_ingress_dot_v1_dot_ingress__pb2.ConversationRequest.SerializeToString,
+                response_deserializer=toolwright_dot_ingress_dot_v1_dot_ingress__pb2.ConversationResponse.FromString,
+                _registered_method=True)
         self.Take = channel.unary_unary(
                 '/toolwright.ingress.v1.IngressService/Take',
                 request_serializer=toolwright_dot_ingress_dot_v1_dot_ingress__pb2.TakeRequest.SerializeToString,
@@ -102,8 +107,8 @@ class IngressServiceServicer(object):
 
         NOT_FOUND / SESSION_NOT_FOUND: no trajectory has the key. FAILED_PRECONDITION /
         SESSION_CLOSED: the trajectory has ended. INVALID_ARGUMENT / CONTEXT_FULL: the prompt leaves no
-        room. RESOURCE_EXHAUSTED / TOO_MANY_CALLS: the trajectory has 1,024 calls, a record of 56 MiB,
-        or 16 calls in flight.
+        room. RESOURCE_EXHAUSTED / TOO_MANY_CALLS: the trajectory has 16 calls in flight.
+        FAILED_PRECONDITION / TRAJECTORY_FULL: the trajectory has 1,024 calls, or a record of 56 MiB.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -112,7 +117,16 @@ class IngressServiceServicer(object):
     def CheckKey(self, request, context):
         """Says what a key is for. The ingress checks a key before it reads the body of a request. The
         response does not depend on the trajectory, which may have ended. NOT_FOUND /
-        SESSION_NOT_FOUND: no trajectory has the key.
+        SESSION_NOT_FOUND: no trajectory has the key. FAILED_PRECONDITION / OTHER_TOKENIZER: the
+        ingress has another tokenizer or chat template than the engine.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Conversation(self, request, context):
+        """Gives the text of an accepted call's conversation, so that a request may name the call and send
+        new messages alone. NOT_FOUND / RESPONSE_NOT_FOUND: the text is not kept.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -120,7 +134,8 @@ class IngressServiceServicer(object):
 
     def Take(self, request, context):
         """Hands out a trajectory of an admitted group. Waits at most `wait`; without a trajectory the
-        response has no key. Idempotent by `worker`, `life` and `number`.
+        response has no key. Idempotent by `worker`, `life` and `number`. UNAVAILABLE / DRAINING: the
+        engine stops, and its next life hands out trajectories.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -161,6 +176,11 @@ def add_IngressServiceServicer_to_server(servicer, server):
                     servicer.CheckKey,
                     request_deserializer=toolwright_dot_ingress_dot_v1_dot_ingress__pb2.CheckKeyRequest.FromString,
                     response_serializer=toolwright_dot_ingress_dot_v1_dot_ingress__pb2.CheckKeyResponse.SerializeToString,
+            ),
+            'Conversation': grpc.unary_unary_rpc_method_handler(
+                    servicer.Conversation,
+                    request_deserializer=toolwright_dot_ingress_dot_v1_dot_ingress__pb2.ConversationRequest.FromString,
+                    response_serializer=toolwright_dot_ingress_dot_v1_dot_ingress__pb2.ConversationResponse.SerializeToString,
             ),
             'Take': grpc.unary_unary_rpc_method_handler(
                     servicer.Take,
@@ -245,6 +265,33 @@ class IngressService(object):
             '/toolwright.ingress.v1.IngressService/CheckKey',
             toolwright_dot_ingress_dot_v1_dot_ingress__pb2.CheckKeyRequest.SerializeToString,
             toolwright_dot_ingress_dot_v1_dot_ingress__pb2.CheckKeyResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Conversation(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toolwright.ingress.v1.IngressService/Conversation',
+            toolwright_dot_ingress_dot_v1_dot_ingress__pb2.ConversationRequest.SerializeToString,
+            toolwright_dot_ingress_dot_v1_dot_ingress__pb2.ConversationResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -49,8 +49,8 @@ class IngressServiceStub:
 
     NOT_FOUND / SESSION_NOT_FOUND: no trajectory has the key. FAILED_PRECONDITION /
     SESSION_CLOSED: the trajectory has ended. INVALID_ARGUMENT / CONTEXT_FULL: the prompt leaves no
-    room. RESOURCE_EXHAUSTED / TOO_MANY_CALLS: the trajectory has 1,024 calls, a record of 56 MiB,
-    or 16 calls in flight.
+    room. RESOURCE_EXHAUSTED / TOO_MANY_CALLS: the trajectory has 16 calls in flight.
+    FAILED_PRECONDITION / TRAJECTORY_FULL: the trajectory has 1,024 calls, or a record of 56 MiB.
     """
 
     CheckKey: grpc.UnaryUnaryMultiCallable[
@@ -59,7 +59,16 @@ class IngressServiceStub:
     ]
     """Says what a key is for. The ingress checks a key before it reads the body of a request. The
     response does not depend on the trajectory, which may have ended. NOT_FOUND /
-    SESSION_NOT_FOUND: no trajectory has the key.
+    SESSION_NOT_FOUND: no trajectory has the key. FAILED_PRECONDITION / OTHER_TOKENIZER: the
+    ingress has another tokenizer or chat template than the engine.
+    """
+
+    Conversation: grpc.UnaryUnaryMultiCallable[
+        toolwright.ingress.v1.ingress_pb2.ConversationRequest,
+        toolwright.ingress.v1.ingress_pb2.ConversationResponse,
+    ]
+    """Gives the text of an accepted call's conversation, so that a request may name the call and send
+    new messages alone. NOT_FOUND / RESPONSE_NOT_FOUND: the text is not kept.
     """
 
     Take: grpc.UnaryUnaryMultiCallable[
@@ -67,7 +76,8 @@ class IngressServiceStub:
         toolwright.ingress.v1.ingress_pb2.TakeResponse,
     ]
     """Hands out a trajectory of an admitted group. Waits at most `wait`; without a trajectory the
-    response has no key. Idempotent by `worker`, `life` and `number`.
+    response has no key. Idempotent by `worker`, `life` and `number`. UNAVAILABLE / DRAINING: the
+    engine stops, and its next life hands out trajectories.
     """
 
     Hold: grpc.UnaryUnaryMultiCallable[
@@ -123,8 +133,8 @@ class IngressServiceAsyncStub:
 
     NOT_FOUND / SESSION_NOT_FOUND: no trajectory has the key. FAILED_PRECONDITION /
     SESSION_CLOSED: the trajectory has ended. INVALID_ARGUMENT / CONTEXT_FULL: the prompt leaves no
-    room. RESOURCE_EXHAUSTED / TOO_MANY_CALLS: the trajectory has 1,024 calls, a record of 56 MiB,
-    or 16 calls in flight.
+    room. RESOURCE_EXHAUSTED / TOO_MANY_CALLS: the trajectory has 16 calls in flight.
+    FAILED_PRECONDITION / TRAJECTORY_FULL: the trajectory has 1,024 calls, or a record of 56 MiB.
     """
 
     CheckKey: grpc.aio.UnaryUnaryMultiCallable[
@@ -133,7 +143,16 @@ class IngressServiceAsyncStub:
     ]
     """Says what a key is for. The ingress checks a key before it reads the body of a request. The
     response does not depend on the trajectory, which may have ended. NOT_FOUND /
-    SESSION_NOT_FOUND: no trajectory has the key.
+    SESSION_NOT_FOUND: no trajectory has the key. FAILED_PRECONDITION / OTHER_TOKENIZER: the
+    ingress has another tokenizer or chat template than the engine.
+    """
+
+    Conversation: grpc.aio.UnaryUnaryMultiCallable[
+        toolwright.ingress.v1.ingress_pb2.ConversationRequest,
+        toolwright.ingress.v1.ingress_pb2.ConversationResponse,
+    ]
+    """Gives the text of an accepted call's conversation, so that a request may name the call and send
+    new messages alone. NOT_FOUND / RESPONSE_NOT_FOUND: the text is not kept.
     """
 
     Take: grpc.aio.UnaryUnaryMultiCallable[
@@ -141,7 +160,8 @@ class IngressServiceAsyncStub:
         toolwright.ingress.v1.ingress_pb2.TakeResponse,
     ]
     """Hands out a trajectory of an admitted group. Waits at most `wait`; without a trajectory the
-    response has no key. Idempotent by `worker`, `life` and `number`.
+    response has no key. Idempotent by `worker`, `life` and `number`. UNAVAILABLE / DRAINING: the
+    engine stops, and its next life hands out trajectories.
     """
 
     Hold: grpc.aio.UnaryUnaryMultiCallable[
@@ -199,8 +219,8 @@ class IngressServiceServicer(metaclass=abc.ABCMeta):
 
         NOT_FOUND / SESSION_NOT_FOUND: no trajectory has the key. FAILED_PRECONDITION /
         SESSION_CLOSED: the trajectory has ended. INVALID_ARGUMENT / CONTEXT_FULL: the prompt leaves no
-        room. RESOURCE_EXHAUSTED / TOO_MANY_CALLS: the trajectory has 1,024 calls, a record of 56 MiB,
-        or 16 calls in flight.
+        room. RESOURCE_EXHAUSTED / TOO_MANY_CALLS: the trajectory has 16 calls in flight.
+        FAILED_PRECONDITION / TRAJECTORY_FULL: the trajectory has 1,024 calls, or a record of 56 MiB.
         """
 
     @abc.abstractmethod
@@ -211,7 +231,18 @@ class IngressServiceServicer(metaclass=abc.ABCMeta):
     ) -> typing.Union[toolwright.ingress.v1.ingress_pb2.CheckKeyResponse, collections.abc.Awaitable[toolwright.ingress.v1.ingress_pb2.CheckKeyResponse]]:
         """Says what a key is for. The ingress checks a key before it reads the body of a request. The
         response does not depend on the trajectory, which may have ended. NOT_FOUND /
-        SESSION_NOT_FOUND: no trajectory has the key.
+        SESSION_NOT_FOUND: no trajectory has the key. FAILED_PRECONDITION / OTHER_TOKENIZER: the
+        ingress has another tokenizer or chat template than the engine.
+        """
+
+    @abc.abstractmethod
+    def Conversation(
+        self,
+        request: toolwright.ingress.v1.ingress_pb2.ConversationRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[toolwright.ingress.v1.ingress_pb2.ConversationResponse, collections.abc.Awaitable[toolwright.ingress.v1.ingress_pb2.ConversationResponse]]:
+        """Gives the text of an accepted call's conversation, so that a request may name the call and send
+        new messages alone. NOT_FOUND / RESPONSE_NOT_FOUND: the text is not kept.
         """
 
     @abc.abstractmethod
@@ -221,7 +252,8 @@ class IngressServiceServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[toolwright.ingress.v1.ingress_pb2.TakeResponse, collections.abc.Awaitable[toolwright.ingress.v1.ingress_pb2.TakeResponse]]:
         """Hands out a trajectory of an admitted group. Waits at most `wait`; without a trajectory the
-        response has no key. Idempotent by `worker`, `life` and `number`.
+        response has no key. Idempotent by `worker`, `life` and `number`. UNAVAILABLE / DRAINING: the
+        engine stops, and its next life hands out trajectories.
         """
 
     @abc.abstractmethod

@@ -221,7 +221,8 @@ class Sampler(Table):
     """Factor against repeated tokens; 1 is off."""
     stream_interval: int = Field(default=8, ge=1)
     """Tokens in one chunk of a stream. A stop of one token ends a request at once anyway. At 1,
-    reading costs the engine more than twice the CPU time of 8."""
+    reading costs the engine more than twice the CPU time of 8. While the engine reads 1,000
+    streams, new ones have chunks of 32, unless parallel calls or a client wait for them."""
     pause: Literal["retract", "in_place", "abort"] = "retract"
     """Effect of a publish on requests in flight. `"retract"` computes their cache again under the
     new weights, `"in_place"` keeps the old cache, and `"abort"` ends and continues them."""

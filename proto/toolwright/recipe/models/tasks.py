@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any, ClassVar, Literal
+from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
@@ -128,6 +129,19 @@ class Overlong(Table):
         return self
 
 
+_KEY_OF = {"command": "command", "function": "function", "http": "url", "container": "image"}
+"""The key that a kind has to have, by kind."""
+_ALL_BUT_OTHERS = ("external", "command", "function")
+_KINDS_OF = {
+    "token_env": ("http",),
+    "memory_mib": ("container",),
+    "processes": ("container",),
+    "sandbox": _ALL_BUT_OTHERS,
+    "folders": _ALL_BUT_OTHERS,
+}
+"""The kinds that may have a key, by key."""
+
+
 class Agent(Table):
     """An agent program of its own writes the trajectories. It calls the policy as a model server,
     and the engine records each call. An empty table turns it on. Then `limits.model` is the
@@ -135,23 +149,32 @@ class Agent(Table):
     the hand-out. A trajectory has at most 1,024 completions, 16 calls in flight, and a record of 56
     MiB."""
 
-    kind: Literal["external", "command", "function"] = "external"
-    """Who starts the agents: `agents serve` (`"command"`, `"function"`), or another program
-    (`"external"`)."""
+    kind: Literal["external", "command", "function", "http", "container"] = "external"
+    """Who starts the agents: another program (`"external"`), or `agents serve`."""
     command: tuple[str, ...] = ()
-    """Program and words of an agent. `python` is Toolwright's own. Words may name files of the
-    recipe's folder."""
+    """Program and words of an agent, or of a container in place of its image's. `python` is
+    Toolwright's own. Words may name files of the recipe's folder."""
     function: str = ""
     """Async function `"module:function"` or `"./file.py:function"` of the task and the client's
     settings."""
+    url: str = ""
+    """URL of the service that runs agents, for kind `"http"`."""
+    token_env: str = ""
+    """Environment variable with the service's bearer token."""
+    image: str = ""
+    """Podman's name of an image, for kind `"container"`."""
+    memory_mib: int = Field(default=4096, ge=16)
+    """Memory limit of a container, in MiB."""
+    processes: int = Field(default=512, ge=1)
+    """Largest number of processes of a container."""
     at_once: int = Field(default=16, ge=1, le=1024)
     """Agents of one `agents serve` that run at the same time."""
     sandbox: Literal["firejail", "bwrap", "none"] = "firejail"
-    """Jail of an agent; `"none"` warns at the start."""
+    """Jail of an agent that is a process; `"none"` warns at the start."""
     folders: tuple[str, ...] = ()
     """Folders that a jailed agent may read, in addition to the system's."""
     retry_exits: tuple[int, ...] = ()
-    """Exit codes after which another attempt is made."""
+    """Exit codes, or statuses of a service, after which another attempt is made."""
     environment: dict[str, str] = Field(default_factory=dict)
     """Variables of the agent, in addition to its usual ones."""
     reward_from: Literal["recipe", "agent", "callback"] = "recipe"
@@ -170,14 +193,30 @@ class Agent(Table):
         """Whether `agents serve` starts the agents."""
         return self.kind != "external"
 
+    @property
+    def in_process(self) -> bool:
+        """Whether an agent is a process of the host's machine, which `sandbox` locks in."""
+        return self.kind in ("command", "function")
+
     @model_validator(mode="after")
-    def _kind_has_its_key(self) -> Agent:
-        for key in ("command", "function"):
-            if bool(getattr(self, key)) != (self.kind == key):
+    def _kind_has_its_keys(self) -> Agent:
+        for kind, key in _KEY_OF.items():
+            if bool(getattr(self, key)) != (self.kind == kind) and not (
+                key == "command" and self.kind == "container"
+            ):
                 raise ValueError(
                     f'kind = "{self.kind}" and {key} = {getattr(self, key)!r}: {key} belongs to '
-                    f'kind = "{key}"'
+                    f'kind = "{kind}"'
                 )
+        for key, kinds in _KINDS_OF.items():
+            if key in self.model_fields_set and self.kind not in kinds:
+                raise ValueError(f"{key} belongs to kind = {' or '.join(map(repr, kinds))}")
+        if self.url:
+            parts = urlsplit(self.url)
+            if parts.scheme not in ("http", "https") or not parts.hostname or parts.fragment:
+                raise ValueError(f'{self.url!r} is not a URL: write "http://HOST:PORT/PATH"')
+            if "@" in parts.netloc:
+                raise ValueError("url has a password, which logs would show: use token_env")
         if self.started_here and self.reward_from == "callback":
             raise ValueError(
                 f'kind = "{self.kind}" and reward_from = "callback": nothing reports later than an '
@@ -197,8 +236,8 @@ class TaskTable(Table):
     """Import path of the protocol; `"engine.api:Chat"` is the other one that ships."""
     protocol_options: dict[str, Any] = Field(default_factory=dict)
     """Keywords of the protocol."""
-    reward: str
-    """Import path of the reward function."""
+    reward: str = ""
+    """Import path of the reward function. Needed unless an agent reports the reward."""
     reward_options: dict[str, Any] = Field(default_factory=dict)
     """Keywords of `reward`, which is then called once and returns the function."""
     reward_per_group: bool = False
@@ -251,6 +290,15 @@ class TaskTable(Table):
     def _rules_are_rules(cls, stops: dict[str, str]) -> dict[str, str]:
         read_stop_rules(stops)
         return stops
+
+    @model_validator(mode="after")
+    def _has_a_reward(self) -> TaskTable:
+        if not self.reward and (self.agent is None or self.agent.reward_from == "recipe"):
+            raise ValueError(
+                "reward is missing: name the function that scores, as ./my_reward.py:score. Only "
+                'a task with agent.reward_from = "agent" or "callback" may leave it out'
+            )
+        return self
 
     @model_validator(mode="after")
     def _agents_do_not_branch(self) -> TaskTable:

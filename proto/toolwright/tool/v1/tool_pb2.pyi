@@ -898,18 +898,30 @@ class StreamCallsRequest(google.protobuf.message.Message):
 
     ID_FIELD_NUMBER: builtins.int
     CALL_FIELD_NUMBER: builtins.int
+    TAKES_MORE_FIELD_NUMBER: builtins.int
+    MORE_FIELD_NUMBER: builtins.int
     id: builtins.int
     """Chosen by the caller, another for each request of a stream."""
+    takes_more: builtins.bool
+    """The caller reads `more` of responses. Counts from the first request of a stream."""
     @property
     def call(self) -> global___CallToolRequest: ...
+    @property
+    def more(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___StreamCallsRequest]:
+        """Further requests, as if each came after this one in a message of its own; they have no `more`.
+        Only on a stream on which a response has `takes_more`.
+        """
+
     def __init__(
         self,
         *,
         id: builtins.int = ...,
         call: global___CallToolRequest | None = ...,
+        takes_more: builtins.bool = ...,
+        more: collections.abc.Iterable[global___StreamCallsRequest] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["call", b"call"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["call", b"call", "id", b"id"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["call", b"call", "id", b"id", "more", b"more", "takes_more", b"takes_more"]) -> None: ...
 
 global___StreamCallsRequest = StreamCallsRequest
 
@@ -920,13 +932,23 @@ class StreamCallsResponse(google.protobuf.message.Message):
     ID_FIELD_NUMBER: builtins.int
     ANSWER_FIELD_NUMBER: builtins.int
     ERROR_FIELD_NUMBER: builtins.int
+    TAKES_MORE_FIELD_NUMBER: builtins.int
+    MORE_FIELD_NUMBER: builtins.int
     id: builtins.int
     """Id of the request that this answers."""
+    takes_more: builtins.bool
+    """The service reads `more` of this stream's requests."""
     @property
     def answer(self) -> global___CallToolResponse: ...
     @property
     def error(self) -> global___CallError:
         """The gRPC error that CallTool would have answered with. The stream goes on."""
+
+    @property
+    def more(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___StreamCallsResponse]:
+        """Further responses, as if each came after this one in a message of its own; they have no `more`.
+        Only on a stream whose first request has `takes_more`.
+        """
 
     def __init__(
         self,
@@ -934,9 +956,11 @@ class StreamCallsResponse(google.protobuf.message.Message):
         id: builtins.int = ...,
         answer: global___CallToolResponse | None = ...,
         error: global___CallError | None = ...,
+        takes_more: builtins.bool = ...,
+        more: collections.abc.Iterable[global___StreamCallsResponse] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["answer", b"answer", "error", b"error", "outcome", b"outcome"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["answer", b"answer", "error", b"error", "id", b"id", "outcome", b"outcome"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["answer", b"answer", "error", b"error", "id", b"id", "more", b"more", "outcome", b"outcome", "takes_more", b"takes_more"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["outcome", b"outcome"]) -> typing.Literal["answer", "error"] | None: ...
 
 global___StreamCallsResponse = StreamCallsResponse

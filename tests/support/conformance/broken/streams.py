@@ -41,6 +41,31 @@ class ShortNumbers(Reference):
         return answer
 
 
+@broken(Rule.STREAM, "requests-of-one-message-are-answered-each")
+class ReadsTheFirstAlone(Reference):
+    """Reads one request of a message."""
+
+    def requests(self, message: pb.StreamCallsRequest) -> list[pb.StreamCallsRequest]:
+        return [message]
+
+
+@broken(Rule.STREAM, "requests-of-one-message-are-answered-each")
+class AnswersTogether(Reference):
+    """Puts answers together for a caller that does not take that."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held: list[pb.StreamCallsResponse] = []
+
+    async def write(self, answer: pb.StreamCallsResponse, context: Any) -> None:
+        if answer.id % 2:
+            self.held.append(answer)
+            return
+        answer.more.extend(self.held)
+        self.held.clear()
+        await super().write(answer, context)
+
+
 @broken(Rule.STREAM, "each-request-is-answered-once")
 class AnswersTwice(Reference):
     """Sends every answer of a stream twice."""

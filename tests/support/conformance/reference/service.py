@@ -48,8 +48,13 @@ class Reference(Calls, tool_pb2_grpc.ToolServiceServicer):
 
         writing = asyncio.Lock()
         async with asyncio.TaskGroup() as replies:
-            async for request in request_iterator:
-                replies.create_task(reply(request))
+            async for message in request_iterator:
+                for request in self.requests(message):
+                    replies.create_task(reply(request))
+
+    def requests(self, message: pb.StreamCallsRequest) -> list[pb.StreamCallsRequest]:
+        """The requests of a message of a stream."""
+        return [message, *message.more]
 
     async def streamed(self, request: pb.StreamCallsRequest) -> pb.StreamCallsResponse:
         """What a stream answers to one request."""
@@ -60,6 +65,7 @@ class Reference(Calls, tool_pb2_grpc.ToolServiceServicer):
 
     async def write(self, answer: pb.StreamCallsResponse, context: Any) -> None:
         """Sends it; one at a time."""
+        answer.takes_more = True
         await context.write(answer)
 
     def call_error(self, error: ServiceError) -> pb.CallError:

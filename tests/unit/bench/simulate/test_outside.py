@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bench.simulate.outside.plan import OutsideFault, outside_plan
-from bench.simulate.outside.run import OutsideStudio, outside_studio
+from bench.simulate.outside.run import LOST, OutsideStudio, outside_studio
 from engine.core.rollout.outside_attempt import OutsideAttempt
 from engine.serving.ingress.agents import Agents
 
@@ -40,15 +40,25 @@ def test_no_fault_breaks_a_promise(place: OutsideStudio) -> None:
     faults = Counter[str]()
     for seed in range(QUICK):
         faults += keeps_its_promises(place, seed)
-    assert set(faults) == set(OutsideFault)
+    assert set(OutsideFault) <= set(faults)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", [OutsideFault.ENGINE_KILL, OutsideFault.HTTP_KILL])
-def test_kills_at_two_hundred_points(place: OutsideStudio, kind: OutsideFault) -> None:
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    ("kind", "counted"),
+    [
+        (OutsideFault.ENGINE_KILL, OutsideFault.ENGINE_KILL),
+        (OutsideFault.HTTP_KILL, OutsideFault.HTTP_KILL),
+        (OutsideFault.AGENT_HOST_KILL, LOST),
+    ],
+)
+def test_kills_at_two_hundred_points(
+    place: OutsideStudio, kind: OutsideFault, counted: str
+) -> None:
     kills, seed = 0, 1000
     while kills < POINTS:
-        kills += keeps_its_promises(place, seed, kind)[kind]
+        kills += keeps_its_promises(place, seed, kind)[counted]
         seed += 1
 
 
@@ -70,8 +80,8 @@ def nothing_waits_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     async def at_once() -> None:
         pass
 
-    def begin(self: Agents, keys: Any, _durable: Any) -> None:
-        made(self, keys, at_once)
+    def begin(self: Agents, keys: Any, _durable: Any, recorded: Any) -> None:
+        made(self, keys, at_once, recorded)
 
     monkeypatch.setattr(Agents, "__init__", begin)
 

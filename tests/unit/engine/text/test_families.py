@@ -233,3 +233,14 @@ def test_check_prints_the_class_for_what_outside_agents_append(
     is_warning, line = said["mistral"][0]
     assert is_warning
     assert line.endswith("each request may be rendered as a whole")
+
+
+@pytest.mark.parametrize(
+    "template", ["{% for m in messages %}{{ m.content }}<|im_end|>{% endfor %}", ""]
+)
+def test_check_warns_of_a_template_that_shows_agents_no_tools(
+    tmp_path: Path, template: str
+) -> None:
+    codec = HuggingFaceCodec(write_family(tmp_path / "p", "qwen2_5", template=template))
+    warned = [line for is_warning, line in agents_report(codec) if is_warning]
+    assert ["does not show `tools`" in line for line in warned[:1]] == ([True] if template else [])

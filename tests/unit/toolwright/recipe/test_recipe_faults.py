@@ -184,6 +184,16 @@ def test_long_and_strange_names_are_told_as_they_are(tmp_path: Path) -> None:
     assert "unknown table []" in refusal(tmp_path, ".kind=1")
 
 
+def test_only_an_agent_that_reports_needs_no_reward(tmp_path: Path) -> None:
+    assert "task: reward is missing" in refusal(tmp_path, "task.reward=")
+    assert "reward is missing" in refusal(tmp_path, "task.reward=", "task.agent={}")
+    file = tmp_path / "reports.toml"
+    file.write_text(RECIPE.replace('reward = "./my_reward.py:score"\n', ""), encoding="utf-8")
+    for source in ("agent", "callback"):
+        recipe = load_recipe(file, [f"task.agent.reward_from={source}"])
+        assert recipe.shared.task.reward == ""
+
+
 def test_an_agent_of_its_own_does_not_branch(tmp_path: Path) -> None:
     words = refusal(tmp_path, "task.agent.sampling=request", "task.branching.beam=2")
     assert "[task.agent] and [task.branching] exclude each other" in words

@@ -7,7 +7,7 @@ from toolsvc.check.client import CheckClient, CheckSession, changed, expect_succ
 from toolsvc.check.connection import Refusal, ask
 from toolsvc.check.probe import Kind
 from toolsvc.check.streaming import Stream
-from toolsvc.check.types import CheckFailed, Rule, expect
+from toolsvc.check.types import CheckFailed, Rule, Skipped, expect
 from toolwright import wire
 from toolwright.common.v1 import reasons_pb2
 from toolwright.tool.v1 import tool_pb2 as pb
@@ -52,6 +52,24 @@ async def each_request_is_answered_once(client: CheckClient) -> None:
             await stream.send(number, session.calling())
         answered = sorted(answer.id for answer in await stream.rest())
     expect(answered == list(range(8)), f"requests 0 to 7 were answered as {answered}")
+
+
+@check(Rule.STREAM)
+async def requests_of_one_message_are_answered_each(client: CheckClient) -> None:
+    """A service that takes several requests in a message answers each of them, and puts answers
+    together only for a caller that takes that."""
+    session = await client.open()
+    async with Stream(session) as stream:
+        await stream.send(0, session.calling())
+        if not (await stream.read()).takes_more:
+            raise Skipped("the service takes one request in a message")
+        await stream.send_together({number: session.calling() for number in range(1, 9)})
+        answered = list[int]()
+        for _ in range(8):
+            answer = await stream.read()
+            expect(not answer.more, "answers came together for a caller that does not take that")
+            answered.append(answer.id)
+    expect(sorted(answered) == list(range(1, 9)), f"requests 1 to 8 were answered as {answered}")
 
 
 @check(Rule.STREAM)

@@ -10,26 +10,12 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
-import shutil
-from collections.abc import Sequence
 from typing import Any
 
 from toolsvc.errors import StartError
 from toolsvc.tools.swe.boxes.box import Box, BoxGone, BoxLimits, Runner, StartFailed
-from toolsvc.tools.swe.boxes.container import (
-    CAPABILITIES,
-    ERRORS,
-    OUT,
-    ContainerBox,
-    Take,
-    main_process,
-)
-
-_SECONDS = 30.0
-"""Longest time of every command of the program but the start of a container, in seconds."""
-_PIECE = 64 * 1024
-_NO_CONTAINER = 125
-"""Exit code of the program's own failures."""
+from toolsvc.tools.swe.boxes.container import ContainerBox, main_process
+from toolwright.containers import SECONDS, Take, ask, bounds, last_line, program_fault, run
 
 
 class CliRunner(Runner):
@@ -43,17 +29,8 @@ class CliRunner(Runner):
         self.isolation = program
 
     async def start(self) -> None:
-        if shutil.which(self._program) is None:
-            raise StartError(
-                f"{self._program} is not on PATH: install it, or set swe.runner=local for boxes in "
-                "the sandbox"
-            )
-        code, said = await self._ask("version")
-        if code:
-            raise StartError(
-                f"{self._program} cannot be used ({_last_line(said)}): start its service, or let "
-                "this account use it"
-            )
+        if fault := await program_fault(self._program):
+            raise StartError(f"{fault}, or set swe.runner=local for boxes in the sandbox")
         self._usable = True
 
     async def stop(self) -> None:
@@ -74,7 +51,7 @@ class CliRunner(Runner):
             raise
         if code:
             await box.close()  # It may have been made, and not started.
-            raise StartFailed(f"{self._program} run {image}: {_last_line(said)}")
+            raise StartFailed(f"{self._program} run {image}: {last_line(said)}")
         return box
 
     def _arguments(self, name: str, image: str) -> list[str]:
@@ -82,16 +59,14 @@ class CliRunner(Runner):
         entry, *arguments = main_process(limits.life)
         return [
             *("--detach", "--name", name, "--label", self._label),
-            *("--network", "none", "--security-opt", "no-new-privileges", "--cap-drop", "ALL"),
-            *(f"--cap-add={capability}" for capability in CAPABILITIES),
-            *("--cpus", f"{limits.cpus:g}", "--pids-limit", str(limits.processes)),
-            *("--memory", str(limits.memory_bytes), "--memory-swap", str(limits.memory_bytes)),
+            *("--network", "none", "--cpus", f"{limits.cpus:g}"),
+            *bounds(limits.memory_bytes, limits.processes),
             # Else podman asks it to end first, and waits ten seconds for one that never does.
             *("--stop-signal", "KILL", "--workdir", self._folder, "--entrypoint", entry),
             *(image, *arguments),
         ]
 
-    async def _ask(self, *arguments: str, limit: float | None = _SECONDS) -> tuple[int, str]:
+    async def _ask(self, *arguments: str, limit: float | None = SECONDS) -> tuple[int, str]:
         return await ask(self._program, *arguments, limit=limit)
 
 
@@ -116,7 +91,7 @@ class CliBox(ContainerBox):
         form = ("--type", "container", "--format", "{{json .State}}")
         code, said = await ask(self._program, "inspect", *form, self._name)
         if code:
-            raise BoxGone(f"{self._program} inspect: {_last_line(said)}")
+            raise BoxGone(f"{self._program} inspect: {last_line(said)}")
         return how_ended(said)
 
 
@@ -134,54 +109,3 @@ def how_ended(said: str) -> str:
         return f"the container's first process ended with exit code {int(state['ExitCode'])}"
     except (ValueError, TypeError, KeyError) as error:
         raise BoxGone(f"the container's state cannot be read: {error}") from error
-
-
-async def ask(program: str, *arguments: str, limit: float | None = _SECONDS) -> tuple[int, str]:
-    """Exit code and output. An image that has to be fetched first takes what it takes."""
-    said = bytearray()
-    try:
-        async with asyncio.timeout(limit):
-            code = await run(program, arguments, b"", lambda _, data: said.extend(data))
-    except TimeoutError:
-        return _NO_CONTAINER, f"no answer in {limit:g} s"
-    return code, said.decode("utf-8", "replace")
-
-
-async def run(program: str, arguments: Sequence[str], given: bytes, take: Take) -> int:
-    """The exit code of the program. Cancelled, it ends the program."""
-    process = await asyncio.create_subprocess_exec(
-        program,
-        *arguments,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    assert process.stdin is not None and process.stdout is not None and process.stderr is not None
-    try:
-        async with asyncio.TaskGroup() as group:
-            group.create_task(_give(process.stdin, given))
-            group.create_task(_pass_on(process.stdout, OUT, take))
-            group.create_task(_pass_on(process.stderr, ERRORS, take))
-        return await process.wait()
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-
-
-async def _give(stdin: asyncio.StreamWriter, given: bytes) -> None:
-    try:
-        stdin.write(given)
-        await stdin.drain()
-        stdin.close()
-    except (BrokenPipeError, ConnectionResetError):
-        return  # It ended without reading all.
-
-
-async def _pass_on(stream: asyncio.StreamReader, number: int, take: Take) -> None:
-    while data := await stream.read(_PIECE):
-        take(number, data)
-
-
-def _last_line(said: str) -> str:
-    return said.strip().rpartition("\n")[2] or "it said nothing"

@@ -18,20 +18,14 @@ import stat
 import tarfile
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from toolsvc.plugin.tool import Cancellation
 from toolsvc.sandbox.jailed.drivers.terminal import Output
 from toolsvc.tools.files import Entry
 from toolsvc.tools.swe.boxes.box import Box, BoxError, BoxGone, CommandRun
+from toolwright.containers import OUT, Take
 from toolwright.types import ToolErrorKind
-
-OUT, ERRORS = 1, 2
-Take = Callable[[int, bytes], None]
-"""Gets what a process prints: OUT or ERRORS, and a piece of it."""
-
-CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "SETGID", "SETUID")
-"""What building and testing software as root in a container takes; all others are dropped."""
 
 _GRACE_SECONDS = 10.0
 """Time beyond a command's own limit for the runtime to report its end, in seconds."""

@@ -23,14 +23,8 @@ from kubernetes_asyncio.stream import WsApiClient
 
 from toolsvc.errors import StartError
 from toolsvc.tools.swe.boxes.box import Box, BoxError, BoxGone, BoxLimits, Runner, StartFailed
-from toolsvc.tools.swe.boxes.container import (
-    CAPABILITIES,
-    ERRORS,
-    OUT,
-    ContainerBox,
-    Take,
-    main_process,
-)
+from toolsvc.tools.swe.boxes.container import ContainerBox, main_process
+from toolwright.containers import CAPABILITIES, ERRORS, OUT, Take
 
 LABEL = "toolwright/service"
 _CONTAINER = "box"

@@ -25,8 +25,10 @@ from toolsvc.tools.swe.verifying.logs.sympy import read_sympy
 
 Report = Literal[
     "pytest", "unittest", "r2e", "pytest_words", "pytest_options", "pytest_whole", "matplotlib",
-    "seaborn", "django", "sympy", "results",
+    "seaborn", "django", "sympy", "results", "reward_files",
 ]  # fmt: skip
+REWARD_FILES: Report = "reward_files"
+"""No report: the command writes the reward itself (`reward_files`)."""
 FAILING = ("FAILED", "ERROR", CONFLICT)
 PYTEST: tuple[Report, ...] = (
     "pytest", "r2e", "pytest_words", "pytest_options", "pytest_whole", "matplotlib", "seaborn",

@@ -34,6 +34,13 @@ from toolsvc.tools.swe.verifying.archives import Archives
 from toolsvc.tools.swe.verifying.parser import BadTree
 from toolsvc.tools.swe.verifying.patch import IN_BOX, application, archive_of
 from toolsvc.tools.swe.verifying.report import PYTEST, hides_a_failure, read_report
+from toolsvc.tools.swe.verifying.reward_files import (
+    MOST_BYTES,
+    NoReward,
+    clearing,
+    reading,
+    reward_of,
+)
 from toolsvc.tools.swe.verifying.settings import pytest_file, pytest_options
 from toolsvc.tools.swe.verifying.tampering import tampering
 from toolsvc.tools.swe.verifying.tree import (
@@ -76,9 +83,10 @@ class Verification:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """`why`: for the operator's log; the policy reads nothing of it. `seconds`: of the tests."""
+    """`reward`: from 0 to 1. `why`: for the operator's log; the policy reads nothing of it.
+    `seconds`: of the tests."""
 
-    solved: bool
+    reward: float = 0.0
     why: str = ""
     passed: int = 0
     wanted: int = 0
@@ -151,7 +159,7 @@ class Verifier:
         config = _config(self.verification, base | overlay)
         if config in base:
             overlay.setdefault(config, base[config])
-        ours = {*overlay, *hidden, *self.verification.patched_paths}
+        ours = {*overlay, *hidden, *self.verification.patched_paths, *file.reward_files}
         submission = await asyncio.to_thread(compare, without(base, hidden), tree)
         if file.edited_tests == "replaced":
             written = {one.path: one for one in submission.written}
@@ -164,11 +172,11 @@ class Verifier:
         wanted = len(file.wanted)
         if touched:
             why = f"it changed {', '.join(touched[:10])}"
-            return Verdict(solved=False, why=why, tampered=len(touched), wanted=wanted)
+            return Verdict(why=why, tampered=len(touched), wanted=wanted)
         try:
             await _lay(fresh, submission, list(overlay.values()))
         except BoxError as error:
-            return Verdict(solved=False, why=f"it cannot be laid out: {error}", wanted=wanted)
+            return Verdict(why=f"it cannot be laid out: {error}", wanted=wanted)
         return await self._run(fresh, config)
 
     async def _tree(self, box: Box, command: str) -> dict[str, Entry]:
@@ -195,25 +203,36 @@ class Verifier:
         command = self.setup.activation + file.command
         if file.report in PYTEST:
             command = f"{pytest_options(config)}\n{command}"
+        if file.reward_files:
+            command = clearing(file.reward_files) + command
         started = time.perf_counter()
         try:
             ran = await fresh.exec(command, limit=file.seconds, keep=_OUTPUT_BYTES)
         except BoxError as error:
-            return Verdict(solved=False, why=f"the tests could not begin: {error}", wanted=wanted)
+            return Verdict(why=f"the tests could not begin: {error}", wanted=wanted)
         seconds = time.perf_counter() - started
         output = ran.output.decode("utf-8", "replace")
-        statuses, unmet = await asyncio.to_thread(_judged, file, output)
-        why = ""
+        why, reward = "", 1.0
+        statuses: dict[str, str] = {}
+        unmet: dict[str, str] = {}
+        if not file.reward_files:
+            statuses, unmet = await asyncio.to_thread(_judged, file, output)
         if ran.kind is not ToolErrorKind.NONE or ran.dropped:
             ended = "too much output" if ran.dropped else ran.kind.name
             why = f"the tests ended: {ran.lost or ended}"
+        elif file.reward_files:
+            try:
+                reward = await _written_reward(fresh, file.reward_files)
+            except (BoxError, NoReward) as error:
+                why = f"no reward: {error}"
+                log.info("not rewarded", why=why, exit_code=ran.code, tail=output[-500:])
         elif hides_a_failure(file.report, ran.code, statuses):
             why = "the tests ended with exit code 1, and their log reports no failure"
         elif unmet:
             why = ", ".join(f"{test}: {status}" for test, status in list(unmet.items())[:10])
             log.info("not solved", why=why, exit_code=ran.code, tail=output[-500:])
         return Verdict(
-            solved=not why,
+            reward=0.0 if why else reward,
             why=why,
             passed=len(file.wanted.keys() - unmet.keys()),
             wanted=wanted,
@@ -247,6 +266,17 @@ async def _lay(fresh: Box, submission: Submission, overlay: Sequence[Entry]) -> 
     remove = f"xargs -0 rm -rf -- < {_LIST} && rm {_LIST}"
     await fresh.read(remove, limit=_COPY_SECONDS, most=0)
     await fresh.write([*submission.written, *overlay])
+
+
+async def _written_reward(fresh: Box, paths: Sequence[str]) -> float:
+    """The reward that the command left, after all that it left running has ended. Raises BoxError,
+    NoReward."""
+    await fresh.exec("kill -9 -1", limit=_COPY_SECONDS, keep=0)
+    contents = [
+        (path, await fresh.read(reading(path), limit=_COPY_SECONDS, most=MOST_BYTES + 2))
+        for path in paths
+    ]
+    return reward_of(contents)
 
 
 def _judged(file: VerificationFile, output: str) -> tuple[dict[str, str], dict[str, str]]:

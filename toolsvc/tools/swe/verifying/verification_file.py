@@ -1,4 +1,4 @@
-"""`verification.toml`: how a task's tests are run, and which statuses solve the task."""
+"""`verification.toml`: how a task's tests are run, and which statuses or files give the reward."""
 
 from __future__ import annotations
 
@@ -11,20 +11,25 @@ from pydantic import BaseModel, Field, model_validator
 
 from toolsvc.plugin.tool import STRICT
 from toolsvc.tools.swe.verifying.logs.statuses import PASSED, SKIPPED
-from toolsvc.tools.swe.verifying.report import Report
+from toolsvc.tools.swe.verifying.report import REWARD_FILES, Report
 from toolsvc.tools.swe.verifying.tampering import PROTECTED
 
 _NOT_RUN = "not run"
 
 
 class VerificationFile(BaseModel):
-    """`verification.toml`. Either lists of tests that must pass, or the whole map of statuses."""
+    """`verification.toml`. Lists of tests that must pass, the whole map of statuses, or files that
+    hold the reward."""
 
     model_config = STRICT
 
     command: str = Field(description="runs the tests, in the repository's folder")
     report: Report = Field(
-        description="whose output is read: pytest -rA, unittest -v, or a published set's format"
+        description="whose output is read: pytest -rA, unittest -v, a published set's format; or "
+        "reward_files, and the output is not read"
+    )
+    reward_files: tuple[str, ...] = Field(
+        default=(), description="files into which the command writes the reward, from 0 to 1"
     )
     image: str = Field(default="", description="the container's, before that of the task")
     seconds: float = Field(default=300.0, gt=0, description="for the command")
@@ -58,15 +63,21 @@ class VerificationFile(BaseModel):
 
     @model_validator(mode="after")
     def _something_to_judge(self) -> VerificationFile:
-        if (self.expected is None) == (not self.fail_to_pass):
+        if bool(self.reward_files) != (self.report == REWARD_FILES):
+            raise ValueError("give reward_files with report = 'reward_files', and only then")
+        if self.reward_files:
+            if self.fail_to_pass or self.pass_to_pass or self.expected is not None:
+                raise ValueError("reward_files: leave fail_to_pass, pass_to_pass and expected out")
+        elif (self.expected is None) == (not self.fail_to_pass):
             raise ValueError("give fail_to_pass (and pass_to_pass), or expected")
         return self
 
     @model_validator(mode="after")
     def _paths(self) -> VerificationFile:
-        for path in self.hidden:
-            if not path.strip("/") or "\0" in path or ".." in PurePosixPath(path).parts:
-                raise ValueError(f"hidden: {path!r} is not a path of something in the image")
+        for key, paths in (("hidden", self.hidden), ("reward_files", self.reward_files)):
+            for path in paths:
+                if not path.strip("/.") or "\0" in path or ".." in PurePosixPath(path).parts:
+                    raise ValueError(f"{key}: {path!r} is not a path of something in the image")
         return self
 
     def unmet(self, statuses: Mapping[str, str]) -> dict[str, str]:

@@ -1,0 +1,22 @@
+"""Recipes that `engine serve --workers` refuses."""
+
+from __future__ import annotations
+
+from engine.errors import StartupError
+from toolwright.recipe import Recipe, task_key
+
+
+def refuse_workers(recipe: Recipe) -> None:
+    """Raises StartupError for a recipe that needs all rollouts in the engine's own process."""
+    shared = recipe.shared
+    reasons = {
+        f"{task_key(name)}.agent": "outside agents call the engine's own process"
+        for name, task in shared.each_task.items()
+        if task.agent is not None
+    }
+    if shared.run.share_gpu:
+        reasons["run.share_gpu"] = "workers do not hand the samplers' memory over"
+    if shared.run.publish_adapters:
+        reasons["run.publish_adapters"] = "workers do not know which adapter a sampler has"
+    for key, why in reasons.items():
+        raise StartupError(f"--workers with {key}: {why}; set --workers 0, or leave {key} out")

@@ -1,0 +1,481 @@
+"""The workers of `engine serve --workers N`: their processes, their leases, their assignments.
+
+Invariants
+- An assignment is at one worker at a time. It goes to another one only after the process of the
+  first has ended, with the events that are durable.
+- The reports of a lost worker do not count, so no attempt has two writers.
+- A worker that does not beat for a lease, or does not confirm new weights in time, is lost.
+- Every worker knows a weight version before a sampler has it.
+- A worker that ended is replaced. The engine ends if its workers do not even start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import secrets
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import structlog
+
+from engine.core.images.media import Media
+from engine.core.sampler.fleet import Fleet
+from engine.core.tools.output_log import OutputLog
+from engine.core.tools.services import ToolServices
+from engine.core.trajectory.events import Ended, Forked, Opened
+from engine.errors import StartupError, TaskUnfit
+from engine.serving.crew.sampler_state import state_of
+from engine.serving.crew.session_mirror import SessionMirror
+from engine.serving.crew.statistics import WorkerStatistics
+from engine.serving.crew.worker_link import (
+    Assigned,
+    RemoteMember,
+    WorkerDefect,
+    WorkerLink,
+    WorkerLost,
+)
+from engine.serving.crew.worker_process import MakeProcess, Process
+from engine.serving.journal.journal import FULL_PAUSE_S, Journal, JournalFull
+from engine.serving.journal.logs import OpenLog
+from engine.serving.telemetry.event_feed import Happened
+from engine.types import SessionRef
+from toolwright import wire
+from toolwright.crew.v1 import crew_pb2 as pb
+from toolwright.process.backoff import Backoff
+
+LEASE_S = 10.0
+MARGIN_S = 2.0
+"""Time beyond a lease after which a silent worker is lost."""
+CONFIRM_S = 2.0
+"""Longest wait of a publish for the workers' confirmations."""
+START_S = 300.0
+"""Longest start of a worker."""
+END_S = 45.0
+"""Time in which a stopped worker closes its tool sessions and reports its last events."""
+STEADY_S = 30.0
+"""A worker that lived that long is replaced at once."""
+BACKOFF = Backoff(0.5, 30.0, jitter=False)
+MOST_FAILED_STARTS = 3
+
+log = structlog.get_logger("workers")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkersSetup:
+    """What all workers of an engine get."""
+
+    recipe: str
+    """The resolved recipe; see `Setup`."""
+    owner: str
+    boot: int
+    run_folder: Path
+
+
+class Workers:
+    """The workers of one engine. `run` them; `stop` them before the journal is closed."""
+
+    def __init__(
+        self,
+        number: int,
+        setup: WorkersSetup,
+        *,
+        make: MakeProcess,
+        journal: Journal,
+        tools: ToolServices,
+        fleet: Fleet,
+        happened: Happened,
+    ) -> None:
+        """number: of workers. make: makes a worker's process without starting it."""
+        self._number = number
+        self._make = make
+        self._setup = setup
+        self._journal = journal
+        self._tools = tools
+        self._fleet = fleet
+        self._happened = happened
+        self._mirror = SessionMirror(tools, self._session_lost)
+        self._links: dict[str, WorkerLink] = {}
+        self._past: list[WorkerStatistics] = []
+        """Statistics of the workers that have ended."""
+        self._lives = itertools.count(1)
+        self._assignments = itertools.count(1)
+        self._one_ready = asyncio.Condition()
+        self.all_ready = asyncio.Event()
+        """Set once as many workers are ready as there are to be: the first would get all work."""
+        self._state = 0
+        """Number of the samplers' last state."""
+        self._state_due = False
+        self._draining = self._stopping = False
+        self._failed_starts = 0
+        self._faults: set[asyncio.Task[None]] = set()
+        fleet.changed = self._samplers_changed
+        fleet.announce = self._announce
+
+    @property
+    def statistics(self) -> list[WorkerStatistics]:
+        return [*self._past, *(link.statistics for link in self._links.values())]
+
+    def named(self, name: str) -> WorkerLink | None:
+        """The living worker of that name."""
+        link = self._links.get(name)
+        return None if link is None or link.lost.done() else link
+
+    @property
+    def present(self) -> list[pb.WorkResponse]:
+        """The state that all workers share, for a new stream."""
+        found = [pb.WorkResponse(samplers=state_of(self._fleet, self._state))]
+        if self._draining:
+            found.append(pb.WorkResponse(drain=pb.Drain()))
+        if self._stopping:
+            found.append(pb.WorkResponse(stop=pb.Stop()))
+        return found
+
+    async def run(self) -> None:
+        """Keeps the workers alive. Runs until cancelled, or after `stop`. Raises StartupError, in a
+        group, if workers do not start."""
+        async with asyncio.TaskGroup() as group:
+            for slot in range(self._number):
+                group.create_task(self._keep(slot))
+
+    async def stop(self) -> None:
+        """Ends the workers. What is in flight goes on in a later life of the engine."""
+        self._stopping = True
+        for link in self._links.values():
+            link.send(pb.WorkResponse(stop=pb.Stop()))
+        losses = [link.lost for link in self._links.values()]
+        if losses:
+            await asyncio.wait(losses, timeout=END_S)
+        for link in self._links.values():
+            link.lose("it did not end in time")
+
+    def drain(self) -> None:
+        """Groups that infrastructure failed are not rolled out again."""
+        self._draining = True
+        for link in self._links.values():
+            link.send(pb.WorkResponse(drain=pb.Drain()))
+
+    async def assign(
+        self,
+        message: pb.Assignment,
+        logs: Mapping[str, OpenLog],
+        **about: Any,
+    ) -> tuple[WorkerLink, Assigned]:
+        """Gives an assignment to the worker with the fewest trajectories; waits for one. logs: of
+        attempts that go on. about: further fields of `Assigned`."""
+        async with self._one_ready:
+            await self._one_ready.wait_for(lambda: bool(self._ready))
+            link = min(self._ready, key=lambda one: one.members_assigned)
+        message.id = next(self._assignments)
+        kept = sessions_of(logs)
+        self._mirror.keep(kept)
+        assigned = Assigned(
+            message=message,
+            outcome=asyncio.get_running_loop().create_future(),
+            send=link.send,
+            kept=kept,
+            **about,
+        )
+        link.assignments[message.id] = assigned
+        link.send(pb.WorkResponse(assignment=message))
+        return link, assigned
+
+    def over(self, assigned: Assigned) -> None:
+        """Closes the tool sessions that the worker was to adopt and did not."""
+        self._mirror.release(assigned.kept)
+
+    def cut(self, link: WorkerLink, assigned: Assigned) -> None:
+        """Ends an assignment, with its tool sessions."""
+        if link.assignments.pop(assigned.number, None) is not None:
+            link.send(pb.WorkResponse(cut=pb.Cut(assignment=assigned.number)))
+
+    async def open_logs(self, trajectories: Collection[str]) -> dict[str, OpenLog]:
+        """Logs of attempts that go on, by trajectory. A full disk delays it."""
+        while True:
+            try:
+                return await self._journal.open_logs(set(trajectories))
+            except JournalFull:
+                await asyncio.sleep(FULL_PAUSE_S)
+
+    def take(self, link: WorkerLink, message: pb.WorkRequest) -> None:
+        """Handles a worker's message."""
+        if link.lost.done():
+            return
+        match message.WhichOneof("message"):
+            case "report":
+                self._take_report(link, message.report)
+            case "beat":
+                self._take_beat(link, message.beat)
+            case "samplers_seen":
+                link.seen(message.samplers_seen.number)
+            case "sampler_fault":
+                self._take_fault(message.sampler_fault)
+            case "ready":
+                link.ready.set()
+
+    async def blob(self, sha256: str) -> bytes | None:
+        """Bytes of an assigned task's media, or of an image in the journal."""
+        for link in self._links.values():
+            for one in link.assignments.values():
+                for media in one.media:
+                    if media.blob.sha256 == sha256:
+                        return media.data
+        return await self._journal.blob(sha256)
+
+    # ---- reports ----
+
+    def _take_report(self, link: WorkerLink, report: pb.Report) -> None:
+        link.news.set()
+        if report.sequence <= link.received:
+            return
+        if report.sequence > link.received + 1:
+            link.lose(f"report {report.sequence} came after report {link.received}")
+            return
+        link.received = report.sequence
+        for row in report.rows:
+            if row.given_up:
+                self._journal.forget(row.attempt)
+            else:
+                blobs = [_media_of(blob) for blob in row.blobs]
+                self._journal.append_encoded(row.attempt, row.events, blobs)
+        for change in report.sessions:
+            self._mirror.take(link.name, change)
+        for place in report.places:
+            if (one := link.assignments.get(place.assignment)) is not None:
+                one.free(place.freed)
+                one.want(place.wanted)
+        for event in report.events:
+            self._happened(event.kind, **json.loads(event.data_json))
+        for number in report.queued:
+            if (one := link.assignments.get(number)) is not None:
+                one.queued()
+        for number in report.sampled:
+            if (one := link.assignments.get(number)) is not None:
+                one.sampled()
+        for member in report.members:
+            if (one := link.assignments.get(member.assignment)) is not None:
+                one.members.append(
+                    RemoteMember(attempt=member.attempt, serialized=member.record, why=member.why)
+                )
+        for ended in report.ended:
+            self._take_end(link, ended)
+
+    def _take_end(self, link: WorkerLink, ended: pb.Ended) -> None:
+        one = link.assignments.pop(ended.assignment, None)
+        if one is None or one.outcome.done():
+            return
+        if ended.defect:
+            why = f"worker {link.name}: {ended.defect}; its log is in {self._setup.run_folder}"
+            one.outcome.set_exception(WorkerDefect(why))
+        elif ended.unfit:
+            one.outcome.set_exception(TaskUnfit(ended.unfit))
+        else:
+            one.outcome.set_result(one.members)
+
+    def _take_beat(self, link: WorkerLink, beat: pb.Beat) -> None:
+        link.heard.set()
+        if beat.statistics:
+            link.statistics = msgspec.json.decode(beat.statistics, type=WorkerStatistics)
+        link.send(
+            pb.WorkResponse(
+                lease=pb.Lease(beat=beat.number, seconds=LEASE_S, others=self._loads_beside(link))
+            )
+        )
+
+    def _loads_beside(self, link: WorkerLink) -> dict[str, pb.Load]:
+        """What the other workers have on each sampler."""
+        found: dict[str, pb.Load] = {}
+        for other in self._links.values():
+            if other is link:
+                continue
+            for name, one in other.statistics.samplers.items():
+                load = found.setdefault(name, pb.Load())
+                load.in_flight += one["in_flight"]
+                load.queued += one["queued"]
+        return found
+
+    async def _confirm(self, link: WorkerLink) -> None:
+        """Confirms reports once they are durable."""
+        while True:
+            await link.news.wait()
+            link.news.clear()
+            received = link.received
+            await self._journal.committed()
+            link.confirm(received)
+
+    # ---- samplers ----
+
+    def _samplers_changed(self) -> None:
+        if not self._state_due:
+            self._state_due = True
+            asyncio.get_running_loop().call_soon(self._send_state)
+
+    def _send_state(self) -> int:
+        self._state_due = False
+        self._state += 1
+        state = state_of(self._fleet, self._state)
+        for link in self._links.values():
+            link.send(pb.WorkResponse(samplers=state))
+        return self._state
+
+    async def _announce(self) -> None:
+        """Returns when every ready worker knows the samplers' state. A worker that does not confirm
+        in time is lost."""
+        number = self._send_state()
+        waits = {asyncio.ensure_future(link.until_seen(number)): link for link in list(self._ready)}
+        if not waits:
+            return
+        _, late = await asyncio.wait(waits, timeout=CONFIRM_S)
+        for wait in late:
+            wait.cancel()
+            waits[wait].lose(f"it did not confirm new weights within {CONFIRM_S:g} s")
+
+    def _take_fault(self, fault: pb.SamplerFault) -> None:
+        task = asyncio.get_running_loop().create_task(self._look_at(fault.sampler, fault.why))
+        self._faults.add(task)
+        task.add_done_callback(self._faults.discard)
+
+    async def _look_at(self, name: str, why: str) -> None:
+        """Sets a server aside that does not answer with weights of this run."""
+        server = self._fleet.named(name)
+        if server.up.is_set() and not self._fleet.can_have(await server.weights(), server.version):
+            self._fleet.mark_down(server, why)
+        self._samplers_changed()  # a worker that set a living server aside takes it again
+
+    def _session_lost(self, worker: str, service: str, session_id: str) -> None:
+        if (link := self.named(worker)) is not None:
+            lost = pb.LostSession(service=service, session_id=session_id)
+            link.send(pb.WorkResponse(lost_session=lost))
+
+    # ---- life and death ----
+
+    @property
+    def _ready(self) -> Sequence[WorkerLink]:
+        return [
+            link for link in self._links.values() if link.ready.is_set() and not link.lost.done()
+        ]
+
+    async def _keep(self, slot: int) -> None:
+        """Keeps one worker alive until the end."""
+        output = OutputLog(self._setup.run_folder / f"worker.{slot}.log")
+        failures = 0
+        while not self._stopping:
+            began = asyncio.get_running_loop().time()
+            was_ready = await self._live(output)
+            lived = asyncio.get_running_loop().time() - began
+            self._failed_starts = 0 if was_ready else self._failed_starts + 1
+            if self._failed_starts >= MOST_FAILED_STARTS:
+                raise StartupError(f"worker {slot} does not start: {output.last_words()}")
+            failures = 0 if lived > STEADY_S else failures + 1
+            if failures and not self._stopping:
+                await asyncio.sleep(BACKOFF.pause(failures - 1))
+
+    async def _live(self, output: OutputLog) -> bool:
+        """One life of a worker. Returns whether it was ready."""
+        name = f"w{next(self._lives)}"
+        session_life = secrets.token_hex(3)
+        link = WorkerLink(
+            name,
+            pb.Setup(
+                recipe=self._setup.recipe,
+                owner=self._setup.owner,
+                session_life=session_life,
+                attempt_life=f"b{self._setup.boot}{name}",
+                tool_addresses=self._tools.process_addresses,
+                request_life=secrets.token_hex(8),
+            ),
+        )
+        process = self._make(name, output)
+        self._links[name] = link
+        self._tools.leases.worker_lives.add(session_life)
+        try:
+            await process.start()
+            link.pid = process.pid
+            log.info("worker_started", worker=name, pid=link.pid)
+            async with asyncio.TaskGroup() as around:
+                tasks = [
+                    around.create_task(self._watch(link)),
+                    around.create_task(self._confirm(link)),
+                    around.create_task(self._lose_at_end(link, process)),
+                    around.create_task(self._tell_ready(link)),
+                ]
+                why = await link.lost
+                for task in tasks:
+                    task.cancel()
+        finally:
+            link.lose("the engine ends")
+            link.end_stream()
+            await process.kill()
+            del self._links[name]
+            self._past.append(link.statistics.ended())
+        if not self._stopping:
+            log.warning("worker_lost", worker=name, why=why)
+            await self._bury(link)
+        self._tools.leases.worker_lives.discard(session_life)
+        return link.ready.is_set()
+
+    async def _tell_ready(self, link: WorkerLink) -> None:
+        await link.ready.wait()
+        log.info("worker_ready", worker=link.name)
+        if len(self._ready) == self._number:
+            self.all_ready.set()
+        async with self._one_ready:
+            self._one_ready.notify_all()
+
+    async def _lose_at_end(self, link: WorkerLink, process: Process) -> None:
+        link.lose(await process.ended())
+
+    async def _watch(self, link: WorkerLink) -> None:
+        """Loses a worker that is silent beyond its lease."""
+        try:
+            async with asyncio.timeout(START_S):
+                await link.ready.wait()
+        except TimeoutError:
+            link.lose(f"it is not ready after {START_S:g} s")
+        with suppress(TimeoutError):
+            while True:
+                link.heard.clear()
+                async with asyncio.timeout(LEASE_S + MARGIN_S):
+                    await link.heard.wait()
+        link.lose(f"it is silent for {LEASE_S + MARGIN_S:g} s")
+
+    async def _bury(self, link: WorkerLink) -> None:
+        """Hands the work of a dead worker on, with its durable events and their sessions."""
+        trajectories = {name for one in link.assignments.values() for name in one.trajectories}
+        logs = await self.open_logs(trajectories) if trajectories else {}
+        await self._fleet.abort(link.setup.request_life)
+        kept = {(ref.service, ref.session_id) for ref in sessions_of(logs)}
+        self._mirror.bury(link.name, kept)
+        for one in link.assignments.values():
+            self._mirror.release(r for r in one.kept if (r.service, r.session_id) not in kept)
+            if not one.outcome.done():
+                own = {name: logs[name] for name in one.trajectories if name in logs}
+                one.outcome.set_exception(WorkerLost(own))
+        log.info(
+            "work_handed_on",
+            worker=link.name,
+            assignments=len(link.assignments),
+            trajectories=len(trajectories),
+            in_flight=sum(bool(sessions_of({name: one})) for name, one in logs.items()),
+        )
+        link.assignments.clear()
+
+
+def sessions_of(logs: Mapping[str, OpenLog]) -> tuple[SessionRef, ...]:
+    """Tool sessions of the attempts that have not ended."""
+    found: list[SessionRef] = []
+    for one in logs.values():
+        if not any(isinstance(event, Ended) for event in one.events):
+            for event in one.events:
+                if isinstance(event, Opened | Forked):
+                    found += event.sessions
+    return tuple(found)
+
+
+def _media_of(blob: pb.Blob) -> Media:
+    return Media(blob=wire.blob_from_proto(blob.ref), data=blob.data)

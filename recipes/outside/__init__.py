@@ -1,0 +1,1 @@
+"""The calculator, played by a program of openai-agents."""

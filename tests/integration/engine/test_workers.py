@@ -1,0 +1,195 @@
+"""`engine serve --workers`: real worker processes, which die and lose their connection."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections import Counter
+from functools import partial
+from typing import Any
+
+import pytest
+
+from bench.scripted import Timing
+from engine.errors import StartupError
+from engine.serving.crew.worker_link import WorkerLink
+from engine.serving.crew.workers import Workers
+from tests.integration.engine.conftest import MakeWorld
+from tests.support.dialogue import ANSWER, CALL, by_turn
+from tests.support.engines import Running
+from tests.support.recipes import ONE
+from tests.support.tools import ToolDouble, add_up
+from tests.support.waiting import until
+from toolwright.tool.v1 import tool_pb2 as pb
+from toolwright.types import Author
+
+
+class Lasting(ToolDouble):
+    """A service whose calls wait for `go`, and whose sessions a later life finds again."""
+
+    def __init__(self, go: asyncio.Event) -> None:
+        async def run(request: pb.CallToolRequest) -> pb.CallResult:
+            await go.wait()
+            return add_up(request)
+
+        super().__init__(run)
+
+    async def GetSession(
+        self, request: pb.GetSessionRequest, context: Any
+    ) -> pb.GetSessionResponse:
+        asked = (one for one in self.asked if one.session_id == request.session_id)
+        return pb.GetSessionResponse(
+            call_ids=list(dict.fromkeys(one.call_id for one in asked)), tools=self.tools
+        )
+
+
+STEP = {"steps": 1, "groups_per_step": 2, "group_size": 3}
+
+
+def workers_of(run: Running) -> Workers:
+    workers = run.engine._workers
+    assert workers is not None
+    return workers
+
+
+def pids(run: Running) -> list[int]:
+    """Processes of the workers, the oldest first."""
+    return [link.pid for link in workers_of(run)._links.values()]
+
+
+def _received_after(link: WorkerLink, number: int) -> bool:
+    return link.received > number
+
+
+async def until_status(run: Running, key: str, value: float) -> None:
+    engine = run.engine
+    await until(lambda: engine.status.message().detail[key] == value, f"{key} {value:g}")
+
+
+@pytest.mark.quick
+async def test_workers_roll_out_what_the_engine_itself_would(world: MakeWorld) -> None:
+    here = await world(run=STEP)
+    async with here.engine(workers=2) as run:
+        groups = await run.learner.lease(run.version, count=2)
+        await until(lambda: not here.tools.live, "the sessions' end")
+        await until_status(run, "calls", 6)
+        await until_status(run, "tool_sessions", 0)
+        assert all(workers_of(run).named(name) for name in ("w1", "w2"))
+    assert sorted(one.info.id for one in groups) == ["g0000000", "g0000001"]
+    for group in groups:
+        assert group.hash == group.info.content_hash
+        for member in group.members:
+            assert member.reward == 1.0
+            assert here.texts(member)[1:] == [
+                ("model", CALL),
+                ("tool", "<result> 2</result>"),
+                ("model", ANSWER),
+            ]
+    lives = {member.calls[0].call_id.split("/")[1] for group in groups for member in group.members}
+    assert lives <= {"b1w1r0a0", "b1w2r0a0"}
+
+
+@pytest.mark.slow
+async def test_a_killed_workers_trajectory_goes_on_in_its_session(world: MakeWorld) -> None:
+    """The call was sent before the kill: it runs once, and its answer is in the record."""
+    go = asyncio.Event()
+    here = await world(run=ONE, tools=Lasting(go))
+    async with here.engine(workers=1) as run:
+        await until(lambda: bool(here.tools.asked), "the call")
+        await until(lambda: workers_of(run)._links["w1"].durable > 0, "durable events")
+        os.kill(pids(run)[0], signal.SIGKILL)
+        go.set()
+        (group,) = await run.learner.lease(run.version)
+        await until(lambda: not here.tools.live, "the session's end")
+    (trajectory,) = group.members
+    assert len(here.tools.opened) == 1
+    assert trajectory.calls[0].call_id == f"{trajectory.id}/b1w1r0a0/0/0"
+    assert [a.call_id for a in here.tools.asked] == [trajectory.calls[0].call_id] * 2
+    assert trajectory.reward == 1.0
+
+
+@pytest.mark.slow
+async def test_work_of_a_killed_worker_is_at_another_one_at_once(world: MakeWorld) -> None:
+    """Both workers have a group; the killed one's ends at the other before it is replaced."""
+    here = await world(run=STEP, timing=Timing(tokens_per_second=40))
+    async with here.engine(workers=2) as run:
+        await until(lambda: len(here.tools.opened) == 6, "all sessions")
+        os.kill(pids(run)[0], signal.SIGKILL)
+        groups = await run.learner.lease(run.version, count=2)
+        await until(lambda: not here.tools.live, "the sessions' end")
+    members = [member for group in groups for member in group.members]
+    assert len({member.id for member in members}) == len(members) == 6
+    assert {member.reward for member in members} == {1.0}
+    effects = Counter((one.session_id, one.turn, one.call_id) for one in here.tools.asked)
+    assert {member.calls[0].call_id for member in members} <= {key[2] for key in effects}
+
+
+@pytest.mark.slow
+async def test_a_broken_connection_loses_and_repeats_nothing(world: MakeWorld) -> None:
+    here = await world(run=STEP, timing=Timing(tokens_per_second=40))
+    async with here.engine(workers=1) as run:
+        await until(lambda: len(here.tools.opened) == 6, "all sessions")
+        for _ in range(3):
+            link = workers_of(run)._links["w1"]
+            link.end_stream()
+            await until(partial(_received_after, link, link.received), "reports on a new stream")
+        groups = await run.learner.lease(run.version, count=2)
+        assert pids(run) == [link.pid]
+    attempts = [member.calls[0].call_id for group in groups for member in group.members]
+    assert all("/b1w1r0a0/" in attempt for attempt in attempts)
+    assert len(here.tools.asked) == 6
+
+
+@pytest.mark.slow
+async def test_a_drain_leaves_trajectories_to_the_next_life(world: MakeWorld) -> None:
+    """They go on without workers, in their sessions."""
+    go = asyncio.Event()
+    here = await world(run=ONE, tools=Lasting(go), engine={"drain_s": 0.2})
+    async with here.engine(workers=1) as run:
+        await until(lambda: bool(here.tools.asked), "the call")
+        await run.drain()
+    assert here.tools.live
+    go.set()
+    async with here.engine() as run:
+        (group,) = await run.learner.lease(run.version)
+        await until(lambda: not here.tools.live, "the session's end")
+    assert len(here.tools.opened) == 1
+    assert "/b1w1r0a0/" in group.members[0].calls[0].call_id
+
+
+@pytest.mark.slow
+async def test_a_publish_is_known_to_all_workers_before_its_first_token(world: MakeWorld) -> None:
+    """A version that a worker did not know would cost the server's streams."""
+    replies = [CALL, CALL, CALL, ANSWER]
+    run_table = {"steps": 3, "groups_per_step": 1, "group_size": 4, "max_staleness": 1}
+    here = await world(
+        run={**run_table, "correction": "decoupled"}, timing=Timing(tokens_per_second=60)
+    )
+    here.sampler.script = by_turn(here.codec, replies)
+    async with here.engine(workers=2) as run:
+        await until(lambda: len(here.tools.asked) >= 2, "calls")
+        answer = await run.learner.publish(run.at(1), here.weights("1"))
+        assert answer.samplers == 1
+        groups = await run.learner.lease(run.at(1), count=2)
+        samplers = run.engine._pool.statistics().values()
+        assert all(one["up"] for one in samplers)
+        for statistics in workers_of(run).statistics:
+            for one in statistics.samplers.values():
+                assert not one["failures"]
+    versions = {
+        segment.weight_version
+        for group in groups
+        for member in group.members
+        for segment in member.sequences[0].segments
+        if segment.author is Author.MODEL
+    }
+    assert run.at(1) in versions
+
+
+@pytest.mark.quick
+async def test_a_recipe_that_needs_the_engines_own_process_is_refused(world: MakeWorld) -> None:
+    here = await world(run={**ONE, "share_gpu": True})
+    with pytest.raises(StartupError, match=r"--workers with run\.share_gpu"):
+        async with here.engine(workers=1):
+            raise AssertionError("it serves")
