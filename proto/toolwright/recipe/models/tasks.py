@@ -293,7 +293,8 @@ class TaskTable(Table):
 
     @model_validator(mode="after")
     def _has_a_reward(self) -> TaskTable:
-        if not self.reward and (self.agent is None or self.agent.reward_from == "recipe"):
+        reported = self.agent is not None and self.agent.reward_from != "recipe"
+        if self.source and not self.reward and not reported:  # a mixture's base has neither
             raise ValueError(
                 "reward is missing: name the function that scores, as ./my_reward.py:score. Only "
                 'a task with agent.reward_from = "agent" or "callback" may leave it out'
