@@ -27,6 +27,9 @@ from toolwright.ingress.limits import DIGEST_BYTES
 
 _NOT_ZERO = re.compile(r"[-.0]*[1-9]")
 """Beginning of the text of a number that is not 0."""
+WHOLE = 10**21
+"""Clients write whole numbers below it with all their digits. Larger ones keep their exponent, so
+that a short text has no long canonical form."""
 BILLING = "x-anthropic-billing-header:"
 """Beginning of a line of system messages that Claude Code changes at each request."""
 
@@ -95,7 +98,7 @@ def canonical_arguments(text: str) -> Any:
     1e21 for an integer. Text that is not JSON stays as it is, and so does text with a number that
     no client holds."""
     try:
-        return [json.loads(text, parse_float=_double)]
+        return [json.loads(text, parse_float=_double, parse_int=_integer)]
     except (ValueError, RecursionError):
         return text
 
@@ -143,7 +146,24 @@ def _double(text: str) -> float:
     found = float(text)
     if not isfinite(found) or (not found and _NOT_ZERO.match(text)):
         raise ValueError(f"{text} is not a double")
-    return int(Decimal(repr(found))) if found.is_integer() else found
+    return _whole(found) if found.is_integer() and abs(found) < WHOLE else found
+
+
+def _integer(text: str) -> float:
+    """An int. From `WHOLE` on, an int that the shortest text of a double names is that double."""
+    found = int(text)
+    if abs(found) < WHOLE:
+        return found
+    try:
+        double = float(found)
+    except OverflowError:
+        return found
+    return double if _whole(double) == found else found
+
+
+def _whole(double: float) -> int:
+    """The int that the shortest text of a whole double names, as clients write it."""
+    return int(Decimal(repr(double)))
 
 
 def _parameters(request: ModelRequest) -> list[Any]:

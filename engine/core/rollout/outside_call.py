@@ -172,7 +172,8 @@ class OutsideCall:
         now = time.monotonic_ns()
         if not self._stream or now - self._logged_ns >= LOGGED_NS:
             self._logged_ns = now
-            self._log_part(number)
+            for unlogged in list(self._unlogged):
+                self._log_part(unlogged)
         self.changed.set()
 
     def _log_part(self, number: int) -> None:

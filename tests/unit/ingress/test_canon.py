@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -175,6 +176,11 @@ def test_numbers_have_one_digest_if_they_are_equal() -> None:
             digest = digests_of(asked(USER, replace(SAID, calls=(call,))), {}).messages[-1]
             assert found.setdefault(digest, group) == group, text
     assert len(found) == len(EQUAL_NUMBERS)
+
+
+def test_the_canonical_form_is_not_much_longer_than_the_arguments() -> None:
+    text = "[" + "1e308," * 1000 + "1e20," * 1000 + "1]"
+    assert len(json.dumps(canonical_arguments(text))) < 6 * len(text)
 
 
 @pytest.mark.parametrize(
