@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from bench.scripted import Break, Faults, Timing
 from engine.core.rollout.outside_attempt import OutsideAttempt
 from engine.core.text.codec import HuggingFaceCodec
-from engine.core.trajectory.events import AnyEvent
+from engine.core.trajectory.events import AnyEvent, Streamed
 from engine.core.trajectory.state import fold
 from engine.serving.admission.train import TrainLane
 from engine.serving.journal.journal import Journal
@@ -126,6 +126,26 @@ async def test_a_streamed_reply_is_what_the_record_holds(world: MakeWorld) -> No
     one, other = trajectory.sequences
     assert (other.parent, other.fork_offset) == (one.id, len(one.segments[0].token_ids))
     assert [here.codec.decode(s.segments[-1].token_ids) for s in (one, other)] == talk.texts()
+
+
+async def test_every_choice_of_a_streamed_call_is_logged_while_it_is_written(
+    world: MakeWorld, codec: HuggingFaceCodec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logged: set[int | None] = set()
+    append = Journal.append
+
+    def kept(journal: Journal, name: str, events: Sequence[AnyEvent], blobs: Any) -> None:
+        logged.update(event.node for event in events if isinstance(event, Streamed))
+        append(journal, name, events, blobs)
+
+    monkeypatch.setattr(Journal, "append", kept)
+    long = "one two three " * 40 + "<|im_end|>"
+    here = await world(script=by_turn(codec, [long]), timing=Timing(tokens_per_second=20))
+    async with served(here) as (_run, client):
+        taken = await client.take()
+        talk = await client.ask(taken.key, ["q"], stream=True, n=3)
+        await talk.prompt()
+        await until(lambda: len(logged) == 3, "tokens of each choice in the log")
 
 
 async def test_a_marked_retry_joins_the_call_or_gets_it_again(world: MakeWorld) -> None:
