@@ -101,7 +101,8 @@ test-agents: setup ## published agents (1.9 GB), for tests that otherwise skip; 
 	@command -v npm >/dev/null || deploy/setup/system.sh nodejs npm
 	$(MAKE) .venv-agents/ready
 
-test-gyms: setup .venv-gyms/ready ## published environments (0.9 GB), for tests that otherwise skip
+test-gyms: setup ## published environments (0.9 GB), for tests that otherwise skip; `make test-all` makes them too
+	@$(MAKE) .venv-gyms/ready
 
 .venv-gyms/ready: constraints/gyms.txt
 	@$(VENV_PYTHON) -m venv --clear .venv-gyms
