@@ -18,7 +18,8 @@ from toolwright.recipe import Agent, Limits
 pytestmark = pytest.mark.quick
 
 CONTEXT: Any = SimpleNamespace(
-    rules=SimpleNamespace(limits=Limits(), codec=None), pool=SimpleNamespace(release=lambda _name: None)
+    rules=SimpleNamespace(limits=Limits(), codec=None),
+    pool=SimpleNamespace(release=lambda _name: None),
 )
 ASSIGNMENT: Any = SimpleNamespace(sampling=SAMPLING, iteration="")
 
