@@ -94,14 +94,15 @@ test-312: ## the learner's tests on Python 3.12 with its megatron-core, where py
 mutants: setup test-packages ## planted bugs against tests or simulator: make mutants [ONLY=name] [WITH=both]
 	@$(VENV_PYTHON) -m tests.mutants --with $(WITH) $(if $(ONLY),--only $(ONLY))
 
-test-packages: .venv-airline # what only the tests need: of Debian, and the airline's MCP server
+test-packages: .venv-airline/ready # what only the tests need: of Debian, and the airline's MCP server
 	@deploy/setup/system.sh $(TEST_PACKAGES)
 
 test-agents: setup ## published agents (1.9 GB), for tests that otherwise skip; `make test-all` makes them too
 	@command -v npm >/dev/null || deploy/setup/system.sh nodejs npm
 	$(MAKE) .venv-agents/ready
 
-test-gyms: setup .venv-gyms/ready ## published environments (0.9 GB), for tests that otherwise skip
+test-gyms: setup ## published environments (0.9 GB), for tests that otherwise skip; `make test-all` makes them too
+	@$(MAKE) .venv-gyms/ready
 
 .venv-gyms/ready: constraints/gyms.txt
 	@$(VENV_PYTHON) -m venv --clear .venv-gyms
@@ -116,10 +117,9 @@ test-verifiers: setup ## the package verifiers (570 MB), for its test and its en
 	$(VENV_PYTHON) deploy/setup/uv_like_pip.py pip install -q --python .venv-verifiers/bin/python -r constraints/verifiers.txt
 	touch $@
 
-.venv-airline: recipes/airline/server.txt
-	@rm -rf $@
-	$(VENV_PYTHON) -m toolwright.python_environment recipes/airline/server.txt --output $@
-	touch $@
+.venv-airline/ready: recipes/airline/server.txt
+	@rm -rf .venv-airline
+	$(VENV_PYTHON) -m toolwright.python_environment recipes/airline/server.txt --output .venv-airline
 
 AGENTS := tests/integration/ingress/clients/package.json
 

@@ -1,6 +1,6 @@
 """A driver: plays the agent of agent.py in one process, in many trajectories at a time.
 
-    TOOLWRIGHT_TOKEN=... .venv/bin/python drive.py http://127.0.0.1:50081
+    TOOLWRIGHT_TOKEN=... .venv/bin/python -E drive.py http://127.0.0.1:50081
 
 It takes trajectories from the ingress until the run ends. Each has a base URL of its own.
 """
@@ -11,7 +11,7 @@ import os
 
 import httpx2
 from agent import AGENT, MOST_TURNS
-from openai import AsyncOpenAI
+from openai import APIError, AsyncOpenAI
 
 from agents import AgentsException, OpenAIChatCompletionsModel, RunConfig, Runner
 
@@ -29,13 +29,13 @@ async def play(url: str, http: httpx2.AsyncClient, taken: dict) -> dict:
             max_turns=MOST_TURNS,
             run_config=RunConfig(model=model),
         )
-    except AgentsException as error:
+    except (AgentsException, APIError) as error:
         return {"key": taken["key"], "outcome": "failed", "error": str(error)[:200]}
     return {"key": taken["key"], "outcome": "done", "answer": str(found.final_output)}
 
 
 async def work(url: str, http: httpx2.AsyncClient, driver: dict, name: str) -> None:
-    """Takes one trajectory after the other. Returns when the ingress is gone."""
+    """Takes one trajectory after the other. Returns when the run is over or the ingress gone."""
     number = 0
     while True:
         body = {"worker": name, "number": number, "wait": WAIT_S}
@@ -43,9 +43,13 @@ async def work(url: str, http: httpx2.AsyncClient, driver: dict, name: str) -> N
             answer = await http.post(f"{url}/v1/trajectories/take", json=body, headers=driver)
             if answer.status_code == httpx2.codes.TOO_MANY_REQUESTS:
                 continue
+            if answer.status_code == httpx2.codes.GONE:  # the run is over
+                return
             answer.raise_for_status()
             end = await play(url, http, answer.json())
-            await http.post(f"{url}/v1/trajectories/end", json=end, headers=driver)
+            ended = await http.post(f"{url}/v1/trajectories/end", json=end, headers=driver)
+            if ended.status_code != httpx2.codes.GONE:  # the engine may have ended it before
+                ended.raise_for_status()
         except httpx2.TransportError:
             return
         number += 1

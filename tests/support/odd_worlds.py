@@ -14,13 +14,17 @@ class Odd:
 
     def step(self, action):
         if action == "raise":
-            raise ValueError("no such door")
+            raise ValueError("no such door \ud83d")
         if action == "sleep":
             time.sleep(60)
         if action == "die":
             os._exit(3)
         if action == "flood":
             return "x" * 300_000, 0.5, False, False, {}
+        if action == "emoji":
+            return "\N{SNAKE}" * 100_000, 0.5, False, False, {}
+        if action == "half":
+            return "a \ud83d half", 0.5, False, False, {}
         if action == "print":
             print("this is no observation")
         worth = float("nan") if action == "nan" else 0.25

@@ -13,6 +13,6 @@ ROOT = Path(__file__).resolve().parents[3]
 def server() -> Path:
     """The server's environment; the test is skipped without it."""
     folder = ROOT / ".venv-airline"
-    if not folder.exists():
+    if not (folder / "ready").exists():
         pytest.skip("there is no .venv-airline: `make test-packages` makes it")
     return folder

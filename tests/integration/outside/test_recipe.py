@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.net import free_port
 from tests.support.recipes import inline
 from toolwright.imports import load_file
 
@@ -86,6 +90,27 @@ def test_the_agent_plays(openai_agents: Path, policy: Path, tmp_path: Path) -> N
     # An account that a jail's agents run as need not be able to read this interpreter.
     agent = {"task.agent.command": command, "task.agent.sandbox": "none"}
     check(two_steps("recipe.toml", policy, tmp_path / "run", **agent))
+
+
+def test_the_driver_plays_and_ends_with_the_run(
+    openai_agents: Path, policy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOOLWRIGHT_TOKEN", "a-token-of-the-test")
+    port = free_port()
+    words = [str(openai_agents), "-E", str(RECIPE / "drive.py"), f"http://127.0.0.1:{port}"]
+    changes = {"ingress.address": f"127.0.0.1:{port}"}
+    with ThreadPoolExecutor() as threads:
+        run = threads.submit(two_steps, "drive.toml", policy, tmp_path / "run", **changes)
+        while not answers(port) and not run.done():
+            time.sleep(0.1)
+        drive = subprocess.run([*words, "--at-once", "4"], capture_output=True, timeout=400)
+        check(run.result())
+    assert (drive.returncode, drive.stderr.decode()) == (0, "")
+
+
+def answers(port: int) -> bool:
+    with socket.socket() as probe:
+        return not probe.connect_ex(("127.0.0.1", port))
 
 
 def test_our_own_loop_plays(policy: Path, tmp_path: Path) -> None:

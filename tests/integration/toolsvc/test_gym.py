@@ -165,13 +165,12 @@ async def test_a_fork_goes_on_from_where_its_parent_is(taxi: Played) -> None:
 async def test_what_an_environment_does_wrong_stays_in_its_session(odd: Played) -> None:
     session = await odd.open(seed=2, reset={"level": 9})
     assert await odd.texts(session, "", "print") == ["hi 2 9", "print done"]
-    raised = (await odd.act(session, "raise")).result
-    assert raised.error is not None and raised.error.kind is ToolErrorKind.EXCEPTION
-    assert said_of(raised) == "odd_worlds:Odd failed: ValueError: no such door"
-    endless = (await odd.act(session, "nan")).result
-    assert said_of(endless) == "odd_worlds:Odd failed: the environment gave the reward nan"
     flood = (await odd.act(session, "flood")).result
     assert len(said_of(flood)) <= 100_000 and flood.reward == 0.5
+    emoji = (await odd.act(session, "emoji")).result
+    assert said_of(emoji) == "\N{SNAKE}" * 100_000
+    half = (await odd.act(session, "half")).result
+    assert (half.reward, said_of(half)[:2], said_of(half)[-5:]) == (0.5, "a ", " half")
     last = (await odd.act(session, "stop")).result
     assert last.done and last.reward == 0.25
 
@@ -189,6 +188,21 @@ async def test_a_stopped_action_loses_its_episode(
     again = (await odd.act(session, "go")).result
     assert again.error is not None and again.error.session_lost
     assert await odd.texts(await odd.open(), "go") == ["go done"]
+
+
+@pytest.mark.parametrize(
+    ("action", "why"),
+    [("raise", "ValueError: no such door ?"), ("nan", "the environment gave the reward nan")],
+)
+async def test_a_failed_action_loses_its_episode(odd: Played, action: str, why: str) -> None:
+    """The environment may have made half of the step."""
+    session = await odd.open()
+    failed = (await odd.act(session, action)).result
+    assert failed.error is not None
+    assert (failed.error.kind, failed.error.session_lost) == (ToolErrorKind.EXCEPTION, True)
+    assert said_of(failed) == f"the episode is lost: odd_worlds:Odd failed: {why}"
+    again = (await odd.act(session, "go")).result
+    assert again.error is not None and again.error.session_lost
 
 
 async def test_an_environment_that_ignores_its_seed_is_found_out(worlds: GymOptions) -> None:

@@ -3,7 +3,8 @@
 Invariants
 - The environment runs in the sandbox and nowhere else. The policy's action is data for it.
 - Equal seeds and equal actions make equal episodes, if the environment depends on its seed alone.
-- An episode whose process was stopped in an action is lost; no call plays in a half-made step.
+- An episode is lost with an action that was stopped, raised or reported nothing; no call plays in a
+  half-made step.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from pydantic import BaseModel, Field
 
 from toolsvc.errors import Reason, Refused, StartError, backend_down
 from toolsvc.plugin.actions import InvalidAction
-from toolsvc.plugin.results import failure, invalid
+from toolsvc.plugin.results import invalid
 from toolsvc.plugin.tool import STRICT, Cancellation
 from toolsvc.sandbox.config import SandboxConfig
 from toolsvc.sandbox.session import Ending, Outcome, SandboxSession
@@ -28,11 +29,10 @@ from toolsvc.sources.gym import inside
 from toolsvc.tools.replaying import Journal
 from toolsvc.tools.sandboxed import KINDS, HeldProcess, SandboxedTool
 from toolsvc.types import Call, Result, SessionInfo, TagFormat, Text, ToolError
-from toolwright.types import ToolErrorKind
 
 _SOURCE = inspect.getsource(inside)
 _KEPT = 1 << 20
-"""Bytes of the output that are read: the longest observation with all its escapes fits."""
+"""Bytes of the output that are read: the longest observation fits, at six bytes a character."""
 _BEGIN_SECONDS = 60.0
 """Longest time in which an episode begins, the import of its library included."""
 THREADED = "textarena"
@@ -184,11 +184,13 @@ class GymTool(SandboxedTool):
         outcome = await state.run(code, cancellation, limit=call.run_limit, keep=_KEPT)
         state.journal.add(code, outcome)
         if outcome.ending is not Ending.OK:
-            return _stopped(state, outcome, call.run_limit)
+            timeout = outcome.ending is Ending.TIMEOUT
+            why = f"stopped after {call.run_limit:g} s" if timeout else outcome.reason
+            return _lost(state, outcome.ending, why or outcome.ending.value)
         try:
             told = _report(outcome, mark)
         except NotPlayed as error:
-            return failure(ToolErrorKind.EXCEPTION, f"{self.where} failed: {error}")
+            return _lost(state, Ending.EXCEPTION, f"{self.where} failed: {error}")
         if "invalid" in told:
             return invalid(str(told["invalid"]))
         state.text, state.over = str(told["text"]), bool(told["done"])
@@ -218,12 +220,10 @@ def _report(outcome: Outcome, mark: str) -> dict[str, Any]:
     return found
 
 
-def _stopped(state: _Episode, outcome: Outcome, limit: float) -> Result:
-    """Result of an action that was stopped. The step may be half made, so the episode is lost."""
-    why = f"stopped after {limit:g} s" if outcome.ending is Ending.TIMEOUT else outcome.reason
-    message = f"the episode is lost: {why or outcome.ending.value}"
-    kind = KINDS[outcome.ending] or ToolErrorKind.EXCEPTION
+def _lost(state: _Episode, ending: Ending, why: str) -> Result:
+    """Result of an action that may have made half a step: its episode is lost."""
+    message = f"the episode is lost: {why}"
     if state.process is not None:
-        state.process.condemn(outcome.ending, message)
-    error = ToolError(kind=kind, message=message, session_lost=True)
+        state.process.condemn(ending, message)
+    error = ToolError(kind=KINDS[ending], message=message, session_lost=True)
     return Result(observation=(Text(text=message),), error=error)

@@ -178,13 +178,15 @@ def act(action: str) -> str:
 
 def _told(do: Callable[[], dict[str, Any]]) -> str:
     try:
-        return json.dumps(do())
+        found = do()
     except UnfitAction as error:
-        return json.dumps({"invalid": str(error)})
+        found = {"invalid": bounded(str(error))}
     except Unplayable as error:
-        return json.dumps({"error": str(error)})
+        found = {"error": bounded(str(error))}
     except (Exception, SystemExit) as error:  # noqa: BLE001 - environments raise anything
-        return json.dumps({"error": f"{type(error).__name__}: {error}"[:MOST_RULES]})
+        found = {"error": bounded(f"{type(error).__name__}: {error}"[:MOST_RULES])}
+    # Without escapes, so that the longest observation fits what the service reads.
+    return json.dumps(found, ensure_ascii=False)
 
 
 def _made(where: str, arguments: Mapping[str, Any]) -> Any:

@@ -3,7 +3,9 @@
 Invariants
 - An episode is one session of the service. A reset closes it and opens another one, whose metadata
   are the reset's arguments.
-- An episode without a request for `IDLE_SECONDS` ends, and so does its session, by its lease.
+- A closed episode begins no session; its requests are refused.
+- The session of an episode without a request for `IDLE_SECONDS` ends by its lease. The next `open`
+  ends the episode too, unless a WebSocket holds it.
 """
 
 from __future__ import annotations
@@ -34,6 +36,10 @@ class NoSuchTool(Exception):
     """The service has no tool of that name; the message lists those that it has."""
 
 
+class EpisodeClosed(Exception):
+    """The episode was closed; it answers nothing more."""
+
+
 class OfferedEpisode:
     """An episode, and the episodes after it on the same connection. One request at a time."""
 
@@ -44,20 +50,26 @@ class OfferedEpisode:
         self.steps = 0
         self.attached = False
         """Whether a WebSocket holds it."""
+        self._closed = False
         self._client = client
         self._session: OpenedSession | None = None
         self._turn = asyncio.Lock()
 
     async def reset(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Observation of a new episode. Raises ServiceError or TransportError."""
+        """Observation of a new episode. Raises EpisodeClosed, OutOfBounds, ServiceError or
+        TransportError."""
+        check_values(arguments)
         async with self._turn:
+            self.check_open()
             await self._end()
             session = await self._begin(arguments)
             return listed(session.tools.values())
 
     async def step(self, action: ToolAction) -> dict[str, Any]:
-        """Observation of an action. Raises NoSuchTool, ServiceError or TransportError."""
+        """Observation of an action. Raises EpisodeClosed, NoSuchTool, OutOfBounds, ServiceError or
+        TransportError."""
         async with self._turn:
+            self.check_open()
             self.used = time.monotonic()
             session = self._session or await self._begin({})
             if not action.name:
@@ -74,7 +86,14 @@ class OfferedEpisode:
     def state(self) -> dict[str, Any]:
         return {"episode_id": self.id, "step_count": self.steps}
 
+    def check_open(self) -> None:
+        """Raises EpisodeClosed."""
+        if self._closed:
+            raise EpisodeClosed(f"the session {self.id} was closed: connect again for another one")
+
     async def close(self) -> None:
+        """Waits for the request that runs; those that wait for it are refused."""
+        self._closed = True
         async with self._turn:
             await self._end()
 
@@ -101,8 +120,7 @@ class EpisodeOffer:
 
     async def open(self) -> OfferedEpisode:
         """Raises Full."""
-        if len(self._episodes) >= MOST_EPISODES:
-            await self._end_idle()
+        await self._end_idle()
         if len(self._episodes) >= MOST_EPISODES:
             raise Full(f"{MOST_EPISODES} episodes are open: close some, or start another server")
         episode = OfferedEpisode(self._client)
@@ -125,5 +143,5 @@ class EpisodeOffer:
         await asyncio.gather(*map(self.end, idle))
 
 
-FAILURES = (ServiceError, TransportError, OutOfBounds, NoSuchTool)
+FAILURES = (ServiceError, TransportError, OutOfBounds, NoSuchTool, EpisodeClosed)
 """What an episode raises."""

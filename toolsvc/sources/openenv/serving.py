@@ -32,7 +32,7 @@ async def serve_openenv(client: Client, listen: str, *, insecure: bool) -> None:
         service = await client.list_tools()
         offer = EpisodeOffer(client, service.tools)
         server = HttpServer(
-            _Routes(offer, service.service).app(),
+            OpenEnvRoutes(offer, service.service).app(),
             listen,
             option="--listen",
             insecure=insecure,
@@ -47,7 +47,7 @@ async def serve_openenv(client: Client, listen: str, *, insecure: bool) -> None:
             await offer.close()
 
 
-class _Routes:
+class OpenEnvRoutes:
     """Answers to requests."""
 
     def __init__(self, offer: EpisodeOffer, service: str) -> None:
@@ -189,7 +189,9 @@ class _Routes:
         if method == "tools/list":
             return {"tools": answers.tools_of(self._offer.tools, "inputSchema")}
         if method == "openenv/session/create":
-            return {"session_id": (episode or await self._offer.open()).id}
+            made = episode or await self._offer.open()
+            made.check_open()
+            return {"session_id": made.id}
         if method == "openenv/session/close":
             if episode is None:
                 raise UnfitMessage("session_id", "write the id of a session")

@@ -152,8 +152,9 @@ class Agent(Table):
     kind: Literal["external", "command", "function", "http", "container"] = "external"
     """Who starts the agents: another program (`"external"`), or `agents serve`."""
     command: tuple[str, ...] = ()
-    """Program and words of an agent, or of a container in place of its image's. `python` is
-    Toolwright's own. Words may name files of the recipe's folder."""
+    """Program and words of an agent. `python` is Toolwright's own, and words may name files of the
+    recipe's folder. For a container they replace the image's own command, and name programs and
+    files of the image."""
     function: str = ""
     """Async function `"module:function"` or `"./file.py:function"` of the task and the client's
     settings."""
