@@ -43,7 +43,7 @@ async def serve(recipe: Recipe, table: AgentsTable, *, ingress: str, worker: str
     jails = any(map(needs_tmp, agents.values()))
     async with AsyncExitStack() as stack:
         stack.callback(keepers.end_all_orphans)
-        base = stack.enter_context(base_folder(recipe.run_folder, worker, jails=jails))
+        base = await stack.enter_async_context(base_folder(recipe.run_folder, worker, jails=jails))
         site = Site(base=base, ingress=ingress or ingress_of(recipe), keepers=keepers)
         programs = {}
         for name, rules in agents.items():

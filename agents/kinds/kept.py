@@ -46,7 +46,7 @@ class KeptKind(Kind):
 
     async def play(self, assigned: Assigned) -> Played:
         try:
-            with work_folder(self._site.base, assigned.number, assigned.task) as folder:
+            async with work_folder(self._site.base, assigned.number, assigned.task) as folder:
                 exited = await self._run(folder, assigned.key)
         except (OSError, ValueError) as error:  # of the folder, the task or the command
             return Played(ending=lost(str(error)))
