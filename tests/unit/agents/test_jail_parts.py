@@ -12,7 +12,7 @@ import pytest
 from agents.errors import StartError
 from agents.jail import jail, selftest
 from agents.jail.jail import Jail
-from agents.jail.named_files import moved
+from agents.jail.named_files import check_names, moved
 from agents.kinds.kept import address_of
 from agents.work_folder import base_folder, result_bytes, work_folder
 from toolwright.jail.view import own_account
@@ -31,6 +31,16 @@ def test_files_that_a_jail_hides_are_copied(tmp_path: Path) -> None:
     assert found == [words[0], f"{own}/agent.py", words[2], "--fast", str(recipe)]
     assert (own / "agent.py").read_text(encoding="utf-8") == "recipe"
     assert moved([f"{recipe}/agent.py:play"], (), own) == [f"{own}/agent.py:play"]
+    check_names([*words, f"{recipe}/agent.py"], (str(shown),))
+    with pytest.raises(StartError, match=r"recipe/agent\.py and .*/agent\.py are copied to one"):
+        check_names(words, ())
+
+
+@pytest.mark.parametrize("name", ["task.json", "result.json"])
+def test_a_copy_replaces_no_file_of_the_protocol(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).touch()
+    with pytest.raises(StartError, match=f"has a {name} of its own: rename the file"):
+        check_names(["/usr/bin/env", str(tmp_path / name)], ())
 
 
 def test_an_ingress_is_a_plain_url() -> None:
