@@ -71,9 +71,9 @@ async def _remove(*paths: Path) -> None:
     """Removes files and folders. What cannot be removed stays, with a warning in the log."""
     if not paths:
         return
-    programs = [("rm", "-rf")]
+    programs = [["rm", "-rf"]]
     if os.geteuid():  # an agent may have locked a folder
-        programs.insert(0, ("chmod", "-R", "u+rwx"))
+        programs.insert(0, ["chmod", "-R", "u+rwx"])
     for program in programs:
         process = await asyncio.create_subprocess_exec(
             *program, "--", *paths, stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL
