@@ -21,7 +21,7 @@ import structlog
 from agents.engine_link import EngineLink
 from agents.errors import StartError
 from agents.kinds.kind import Assigned, Kind, Played
-from agents.outcomes import STOPPED, Result
+from agents.outcomes import STOPPED, Result, lost
 from toolwright import wire
 from toolwright.ingress.v1 import ingress_pb2 as pb
 from toolwright.rpc.errors import ServiceError, TransportError
@@ -147,6 +147,9 @@ class AgentHost:
             if here is not None and here.cancelling():
                 raise
             return None
+        except Exception as error:
+            log.exception("agent_fault", trajectory=taken.trajectory_id, attempt=taken.attempt)
+            return Played(ending=lost(f"agents serve: {type(error).__name__}: {error}"))
         finally:
             del self._playing[taken.key]
 

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from toolwright.ingress.v1 import ingress_pb2 as pb
+from toolwright.reading.json_text.json_bounds import OutOfBounds, check_values
 
 MOST_RESULT = 1 << 20
 """Bytes of a result file."""
 
 
 class ResultFault(ValueError):
-    """A result file that cannot be read. The message names the key."""
+    """A result file that cannot be read. The message names the key or the bound."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +82,10 @@ def read_result(data: bytes) -> Result:
         found = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise ResultFault(f"the result file is not JSON: {error}") from error
+    try:
+        check_values(found)
+    except OutOfBounds as error:
+        raise ResultFault(f"the result file: {error}") from error
     if not isinstance(found, dict):
         raise ResultFault("the result file is not a JSON object")
     if unknown := sorted(found.keys() - {"answer", "reward", "parts"}):
@@ -99,6 +103,6 @@ def read_result(data: bytes) -> Result:
 
 
 def _number(key: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        raise ResultFault(f"{key}: not a finite number")
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ResultFault(f"{key}: not a number")
     return float(value)

@@ -6,6 +6,7 @@ import asyncio
 import os
 import platform
 import secrets
+from collections.abc import Iterable
 from contextlib import AsyncExitStack, suppress
 
 from agents.config import AgentsTable
@@ -43,7 +44,7 @@ async def serve(recipe: Recipe, table: AgentsTable, *, ingress: str, worker: str
     jails = any(map(needs_tmp, agents.values()))
     async with AsyncExitStack() as stack:
         stack.callback(keepers.end_all_orphans)
-        base = stack.enter_context(base_folder(recipe.run_folder, worker, jails=jails))
+        base = await stack.enter_async_context(base_folder(recipe.run_folder, worker, jails=jails))
         site = Site(base=base, ingress=ingress or ingress_of(recipe), keepers=keepers)
         programs = {}
         for name, rules in agents.items():
@@ -52,21 +53,26 @@ async def serve(recipe: Recipe, table: AgentsTable, *, ingress: str, worker: str
             programs[name] = Program(kind=kind, at_once=rules.at_once)
             key = f"{task_key(name)}.agent"
             print(f"{key}: at most {rules.at_once} agents at a time, {kind.words}", flush=True)
-        for program in programs.values():
-            await program.kind.prepare()
         server = Server(table.address, tokens=tokens_here())
         await server.start()
         stack.push_async_callback(server.stop, 0)
         channel = open_channel(engine, token)
         stack.push_async_callback(channel.close)
         link = EngineLink(channel, worker, secrets.token_hex(8))
-        running = asyncio.create_task(AgentHost(link, programs, keepers.end_orphans).run())
+        host = AgentHost(link, programs, keepers.end_orphans)
+        running = asyncio.create_task(_prepare_and_run(host, programs.values()))
         stopping = asyncio.create_task(stop.wait())
         await asyncio.wait((running, stopping), return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
         running.cancel()
         with suppress(asyncio.CancelledError):
             await running
+
+
+async def _prepare_and_run(host: AgentHost, programs: Iterable[Program]) -> None:
+    for program in programs:
+        await program.kind.prepare()
+    await host.run()
 
 
 def ingress_of(recipe: Recipe) -> str:

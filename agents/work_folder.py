@@ -3,20 +3,24 @@
 Invariants
 - One host uses a base folder: a lock holds it. What an earlier host left is removed at the start.
 - A result file is read only if it is a plain file: no link, no pipe.
+- A child process removes folders: an agent decides how deep and how large they are.
 """
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import json
 import os
-import shutil
 import stat
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from asyncio.subprocess import DEVNULL
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from hashlib import blake2b
 from pathlib import Path
+
+import structlog
 
 from agents.environment import RESULT, TASK, task_data
 from agents.errors import StartError
@@ -25,9 +29,11 @@ from toolwright.types import Task
 
 _LOCK = "lock"
 
+log = structlog.get_logger("agents")
 
-@contextmanager
-def base_folder(run_folder: Path, worker: str, *, jails: bool) -> Iterator[Path]:
+
+@asynccontextmanager
+async def base_folder(run_folder: Path, worker: str, *, jails: bool) -> AsyncIterator[Path]:
     """The folder of one host's agents, in the folder for temporary files. jails: it is in /tmp,
     where jails show it. Raises StartError if another host has it."""
     name = blake2b(f"{run_folder}\0{worker}".encode(), digest_size=8).hexdigest()
@@ -50,21 +56,35 @@ def base_folder(run_folder: Path, worker: str, *, jails: bool) -> Iterator[Path]
                 f"another agents serve of this run is the worker {worker!r}: end it, or name this "
                 "one with --worker"
             ) from error
-        _sweep(base)
+        await _sweep(base)
         yield base
-        _sweep(base)
+        await _sweep(base)
     finally:
         os.close(lock)
 
 
-def _sweep(base: Path) -> None:
-    for path in base.iterdir():
-        if path.name != _LOCK:
-            shutil.rmtree(path, ignore_errors=True)
+async def _sweep(base: Path) -> None:
+    await _remove(*(base / name for name in os.listdir(base) if name != _LOCK))
 
 
-@contextmanager
-def work_folder(base: Path, number: int, task: Task) -> Iterator[Path]:
+async def _remove(*paths: Path) -> None:
+    """Removes files and folders. What cannot be removed stays, with a warning in the log."""
+    if not paths:
+        return
+    programs = [["rm", "-rf"]]
+    if os.geteuid():  # an agent may have locked a folder
+        programs.insert(0, ["chmod", "-R", "u+rwx"])
+    for program in programs:
+        process = await asyncio.create_subprocess_exec(
+            *program, "--", *paths, stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL
+        )
+        code = await process.wait()
+    if code:
+        log.warning("folders_left", paths=[str(path) for path in paths])
+
+
+@asynccontextmanager
+async def work_folder(base: Path, number: int, task: Task) -> AsyncIterator[Path]:
     """A fresh folder with the task's file."""
     folder = base / f"{number}"
     folder.mkdir(mode=0o700)
@@ -73,7 +93,7 @@ def work_folder(base: Path, number: int, task: Task) -> Iterator[Path]:
         (folder / TASK).write_text(text, encoding="utf-8")
         yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        await asyncio.shield(asyncio.create_task(_remove(folder)))
 
 
 def result_bytes(folder: Path) -> bytes | None:

@@ -14,7 +14,7 @@ from agents.environment import environment
 from agents.errors import StartError
 from agents.jail.forwarder import forwarded
 from agents.jail.jail import PORT, Jail, JailStart
-from agents.jail.named_files import moved
+from agents.jail.named_files import check_names, moved
 from agents.jail.selftest import examine
 from agents.kinds.kind import Assigned, Kind, Played, Site
 from agents.outcomes import ending_of, lost, with_result
@@ -46,7 +46,7 @@ class KeptKind(Kind):
 
     async def play(self, assigned: Assigned) -> Played:
         try:
-            with work_folder(self._site.base, assigned.number, assigned.task) as folder:
+            async with work_folder(self._site.base, assigned.number, assigned.task) as folder:
                 exited = await self._run(folder, assigned.key)
         except (OSError, ValueError) as error:  # of the folder, the task or the command
             return Played(ending=lost(str(error)))
@@ -80,6 +80,7 @@ class ProcessKind(KeptKind):
 
     async def prepare(self) -> None:
         if self._jail is not None and self._recipe is not None:
+            check_names(self._words, self._jail.folders)
             folders = (self._recipe.folder, Path.home())
             await examine(self._jail, self._site.base, self._recipe.run_folder, folders)
 

@@ -79,6 +79,8 @@ async def run(program: str, arguments: Sequence[str], given: bytes, take: Take) 
 
 
 async def _give(stdin: asyncio.StreamWriter, given: bytes) -> None:
+    if stdin.is_closing():  # The program has ended: uvloop raises RuntimeError at a write.
+        return
     try:
         stdin.write(given)
         await stdin.drain()

@@ -50,7 +50,8 @@ def harbor(row: Row, options: Options) -> VerificationDraft:
         raise RowRefused("another_folder", f"its folder is {named}: serve it apart (--folder)")
     rule = HARBOR_IMAGE if row.get("builds") else ""
     names = set(_BETWEEN.split(str(row.get("solution", ""))))
-    settings = common_settings(names, _HIDDEN)
+    # The tests' folder becomes /tests whole, and pytest imports from there first.
+    settings = common_settings(names, _HIDDEN, [f"{_LAID}/*"])
     return VerificationDraft(
         id=id,
         settings={

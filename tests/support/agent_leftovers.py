@@ -127,7 +127,7 @@ def marks() -> Iterator[str]:
 async def main(sandbox: str, count: int, folder: Path) -> dict[str, float]:
     adopt_orphans()
     run, room = f"{time.time_ns()}", asyncio.Semaphore(AT_ONCE)
-    with base_folder(folder, run, jails=sandbox != "none") as base:
+    async with base_folder(folder, run, jails=sandbox != "none") as base:
         site = Site(base=base, ingress="http://127.0.0.1:9", keepers=Keepers())
         watcher = Watcher(run, site, sandbox)
 

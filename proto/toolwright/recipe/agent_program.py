@@ -1,8 +1,9 @@
 """The program of [task.agent]: the words that start an agent. `engine check` and the host read it.
 
 `python` is the interpreter of this installation. A word that names a file of the recipe's folder
-becomes its whole path, since an agent starts in a folder of its own. Links are not followed: the
-interpreter of an environment is a link, and its own path names the environment.
+becomes its whole path, since an agent starts in a folder of its own. Its folder is the real one, as
+jails show real folders. The file itself may be a link: the interpreter of an environment is one,
+and its own path names the environment.
 """
 
 from __future__ import annotations
@@ -77,7 +78,8 @@ def _file_or_word(recipe: Recipe, key: str, word: str) -> str:
 
 
 def _whole(recipe: Recipe, path: str) -> str:
-    return os.path.abspath(recipe.folder / path)
+    folder, name = os.path.split(recipe.folder / path)
+    return os.path.join(os.path.realpath(folder), name)
 
 
 def _function_words(recipe: Recipe, key: str, path: str) -> tuple[str, ...]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 import signal
 from pathlib import Path
 
@@ -44,6 +46,29 @@ async def test_a_command_plays_ten_turns_with_tools(world: MakeWorld, qwen: Path
     assert trajectory.metadata["answer"] == "Done."
     (output,) = [one for one in trajectory.events if one.kind == "agent_output"]
     assert "ten turns" in output.data["output"]
+
+
+PULLS = """#!/bin/sh
+case $1 in image) exit 1;; pull) touch $0.pulls; exec sleep 600;; esac
+"""
+"""podman whose registry does not answer."""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a container gets its network from root")
+async def test_a_stop_ends_the_preparation(
+    world: MakeWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    podman = tmp_path / "podman"
+    podman.write_text(PULLS, encoding="utf-8")
+    podman.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    here = await world(script=["hello"], run=ONE)
+    async with agent_hosts(here, {"kind": "container", "image": "localhost/none"}, "") as hosts:
+        host = await hosts.start()
+        await until((tmp_path / "podman.pulls").exists, "podman pull")
+        host.send_signal(signal.SIGTERM)
+        async with asyncio.timeout(30):
+            assert await host.wait() == 0
 
 
 FUNCTION = """

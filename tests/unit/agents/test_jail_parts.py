@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -11,10 +12,11 @@ import pytest
 from agents.errors import StartError
 from agents.jail import jail, selftest
 from agents.jail.jail import Jail
-from agents.jail.named_files import moved
+from agents.jail.named_files import check_names, moved
 from agents.kinds.kept import address_of
-from agents.work_folder import base_folder, result_bytes
+from agents.work_folder import base_folder, result_bytes, work_folder
 from toolwright.jail.view import own_account
+from toolwright.types import Task
 
 pytestmark = pytest.mark.quick
 
@@ -29,6 +31,16 @@ def test_files_that_a_jail_hides_are_copied(tmp_path: Path) -> None:
     assert found == [words[0], f"{own}/agent.py", words[2], "--fast", str(recipe)]
     assert (own / "agent.py").read_text(encoding="utf-8") == "recipe"
     assert moved([f"{recipe}/agent.py:play"], (), own) == [f"{own}/agent.py:play"]
+    check_names([*words, f"{recipe}/agent.py"], (str(shown),))
+    with pytest.raises(StartError, match=r"recipe/agent\.py and .*/agent\.py are copied to one"):
+        check_names(words, ())
+
+
+@pytest.mark.parametrize("name", ["task.json", "result.json"])
+def test_a_copy_replaces_no_file_of_the_protocol(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).touch()
+    with pytest.raises(StartError, match=f"has a {name} of its own: rename the file"):
+        check_names(["/usr/bin/env", str(tmp_path / name)], ())
 
 
 def test_an_ingress_is_a_plain_url() -> None:
@@ -77,16 +89,44 @@ def test_only_a_plain_result_file_is_read(tmp_path: Path) -> None:
     assert result_bytes(tmp_path) == b"{}"
 
 
-def test_one_host_has_a_base_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_host_has_a_base_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with base_folder(tmp_path, "w", jails=False) as base:
+    async with base_folder(tmp_path, "w", jails=False) as base:
         (base / "left").mkdir()
-        with (
-            pytest.raises(StartError, match="name this one with --worker"),
-            base_folder(tmp_path, "w", jails=False),
-        ):
-            pass
-        with base_folder(tmp_path, "w2", jails=False) as other:
+        with pytest.raises(StartError, match="name this one with --worker"):
+            async with base_folder(tmp_path, "w", jails=False):
+                pass
+        async with base_folder(tmp_path, "w2", jails=False) as other:
             assert other != base
-    with base_folder(tmp_path, "w", jails=False) as base:
+    async with base_folder(tmp_path, "w", jails=False) as base:
         assert [one.name for one in base.iterdir()] == ["lock"]
+
+
+DEPTH = 1200
+"""Folders within folders: more than Python's recursion limit."""
+
+
+def fill(folder: Path) -> None:
+    """A deep tree, and a folder that its owner locked."""
+    here = os.open(folder, os.O_RDONLY)
+    for _ in range(DEPTH):
+        os.mkdir("d", dir_fd=here)
+        inner = os.open("d", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = inner
+    os.close(here)
+    (folder / "locked/inner").mkdir(parents=True)
+    (folder / "locked").chmod(0)
+
+
+async def test_what_an_agent_left_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    async with base_folder(tmp_path, "w", jails=False) as base:
+        async with work_folder(base, 1, Task(id="t")) as folder:
+            fill(folder)
+        assert not folder.exists()
+        (base / "2").mkdir()
+        fill(base / "2")
+    assert [one.name for one in base.iterdir()] == ["lock"]

@@ -11,6 +11,9 @@ from typer.testing import CliRunner
 from tasks.cli import app
 from tasks.sets import Reading
 from tasks.sets.task_folders import workdir_of
+from toolsvc.tools.files import FILE_MODE, Entry
+from toolsvc.tools.swe.verifying.tampering import tampering
+from toolsvc.tools.swe.verifying.tree import compare
 from toolsvc.tools.swe.verifying.verification import Verification, read_verification
 from toolwright.reading.task_rows.refusal import RowRefused
 
@@ -44,6 +47,9 @@ def test_a_task_and_its_verification(task: Path) -> None:
     assert (file.image, file.seconds) == ("localhost/split-bill", 60)
     assert (file.report, file.hide_history) == ("reward_files", False)
     assert {"/tests", "/solution", "/logs/verifier"} <= set(file.hidden)
+    planted = [".toolwright-tests/numpy.py", ".toolwright-tests/a/b.txt"]
+    tree = {one: Entry(one, FILE_MODE, b"") for one in planted}
+    assert tampering(compare({}, tree), (), file.protected) == planted
     overlay = {entry.path: entry for entry in made(task).overlay}
     assert overlay[".toolwright-tests/test.sh"].mode & 0o111
     assert overlay[".toolwright-tests/data"].content == b"/etc", "a link of the tests stays a link"

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import math
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -153,7 +153,7 @@ def read_answer(text: str) -> Observed:
     observation, reward = data.get("observation"), data.get("reward")
     if answer.get("type") != "observation" or not isinstance(observation, dict):
         raise NotOpenEnv(f"its answer has type {answer.get('type')!r:.80}, not an observation")
-    if reward is not None and not (isinstance(reward, int | float) and math.isfinite(reward)):
+    if reward is not None and not _is_finite(reward):
         raise NotOpenEnv(f"its reward is {reward!r:.80}, not a number")
     return Observed(
         text=text_of(observation),
@@ -170,6 +170,11 @@ def text_of(observation: Mapping[str, Any]) -> str:
         if isinstance(only, str):
             return only
     return json.dumps(shown, ensure_ascii=False)
+
+
+def _is_finite(reward: Any) -> bool:
+    """Whether a double can hold it; `math.isfinite` raises OverflowError for a long integer."""
+    return isinstance(reward, int | float) and abs(reward) <= sys.float_info.max
 
 
 def _error(data: Mapping[str, Any]) -> Exception:

@@ -36,10 +36,12 @@ def test_files_of_the_recipe_get_their_whole_path(tmp_path: Path) -> None:
 
 
 def test_the_interpreter_of_an_environment_keeps_its_environment(tmp_path: Path) -> None:
-    """It is a link, and knows its packages by the path that it was started by."""
-    (tmp_path / "env/bin").mkdir(parents=True)
-    python = tmp_path / "env/bin/python"
+    """It is a link, and knows its packages by the path that it was started by. A jail shows its
+    folder by the real path."""
+    python = tmp_path / "real/bin/python"
+    python.parent.mkdir(parents=True)
     python.symlink_to(sys.executable)
+    (tmp_path / "env").symlink_to("real")
     found = words(recipe(tmp_path, kind="command", command=["env/bin/python", "env/bin/python"]))
     assert found == (str(python), str(python))
 

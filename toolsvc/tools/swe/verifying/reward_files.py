@@ -7,8 +7,8 @@ the same run have to agree.
 from __future__ import annotations
 
 import json
-import math
 import shlex
+import sys
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 from typing import Any
@@ -70,7 +70,9 @@ def _read(path: str, data: bytes) -> float:
         raise NoReward(f"{path} is not a number or JSON: {data[:40]!r}") from error
     if isinstance(found, dict):
         found = found.get("reward", next(iter(found.values())) if len(found) == 1 else None)
-    if isinstance(found, bool) or not isinstance(found, int | float) or not math.isfinite(found):
+    if isinstance(found, bool) or not isinstance(found, int | float):
+        raise NoReward(f"{path} holds no number as its reward")
+    if not abs(found) <= sys.float_info.max:  # NaN, or an integer that no double holds
         raise NoReward(f"{path} holds no number as its reward")
     if not 0 <= found <= 1:
         raise NoReward(f"{path}: {found:g} is not from 0 to 1")
