@@ -8,7 +8,7 @@ Invariants
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -58,6 +58,8 @@ class Assigned:
     message: pb.Assignment
     outcome: asyncio.Future[list[RemoteMember]]
     send: Callable[[pb.WorkResponse], None]
+    earlier: Sequence[pb.EarlierLog] = ()
+    """Pieces of the logs of attempts that go on."""
     trajectories: Sequence[str] = ()
     """Ids of a group's trajectories, whose logs are in the journal."""
     media: Sequence[Media] = ()
@@ -74,6 +76,13 @@ class Assigned:
     @property
     def number(self) -> int:
         return self.message.id
+
+    @property
+    def messages(self) -> Iterable[pb.WorkResponse]:
+        """What tells the worker of it."""
+        for piece in self.earlier:
+            yield pb.WorkResponse(earlier=piece)
+        yield pb.WorkResponse(assignment=self.message)
 
     def want(self, places: int) -> None:
         """Waits in the background for so many places, and grants them to the worker."""
@@ -145,7 +154,8 @@ class WorkerLink:
         for message in present:
             self.send(message)
         for one in self.assignments.values():
-            self.send(pb.WorkResponse(assignment=one.message))
+            for message in one.messages:
+                self.send(message)
             self.send(one.places_message)
         self.send(pb.WorkResponse(durable=pb.Durable(sequence=self.durable)))
         return self._outbox

@@ -30,6 +30,7 @@ from engine.core.tools.output_log import OutputLog
 from engine.core.tools.services import ToolServices
 from engine.core.trajectory.events import Ended, Forked, Opened
 from engine.errors import StartupError, TaskUnfit
+from engine.serving.crew.earlier_logs import pieces_of
 from engine.serving.crew.sampler_state import state_of
 from engine.serving.crew.session_mirror import SessionMirror
 from engine.serving.crew.statistics import WorkerStatistics
@@ -179,10 +180,12 @@ class Workers:
             outcome=asyncio.get_running_loop().create_future(),
             send=link.send,
             kept=kept,
+            earlier=list(pieces_of(message.id, logs)),
             **about,
         )
         link.assignments[message.id] = assigned
-        link.send(pb.WorkResponse(assignment=message))
+        for part in assigned.messages:
+            link.send(part)
         return link, assigned
 
     def over(self, assigned: Assigned) -> None:

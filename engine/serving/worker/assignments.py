@@ -11,12 +11,10 @@ import structlog
 from engine.core.images.media import Media
 from engine.core.rollout.assignment import Assignment
 from engine.core.tasks import DrawnTask
-from engine.core.trajectory.events import decode
 from engine.errors import TaskUnfit
 from engine.serving.crew.crew import Finished, GroupAssignment
-from engine.serving.crew.earlier_logs import earlier_logs
+from engine.serving.crew.earlier_logs import ArrivingLogs, earlier_logs
 from engine.serving.crew.in_process import InProcessCrew
-from engine.serving.journal.logs import OpenLog
 from engine.serving.worker.group_places import GroupPlaces
 from engine.serving.worker.reports import Reports
 from toolwright import wire
@@ -44,11 +42,17 @@ class Assignments:
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._places: dict[int, GroupPlaces] = {}
         self._taken: set[int] = set()
+        self._arriving = ArrivingLogs()
 
     @property
     def running(self) -> int:
         """Number of assignments in progress."""
         return len(self._tasks)
+
+    def earlier(self, piece: pb.EarlierLog) -> None:
+        """Takes a piece of a log that an assignment goes on from. A new stream repeats them all."""
+        if piece.assignment not in self._taken:
+            self._arriving.take(piece)
 
     def begin(self, message: pb.Assignment) -> None:
         """Begins an assignment. The same one again is ignored."""
@@ -108,10 +112,7 @@ class Assignments:
     async def _group(self, message: pb.Assignment) -> None:
         task, media = await self._task_of(message)
         group = message.group
-        found = {
-            one.trajectory: OpenLog(attempt=one.attempt, events=decode(one.events))
-            for one in group.earlier
-        }
+        found = self._arriving.pop(message.id)
         queued = asyncio.Event()
         assignment = GroupAssignment(
             group_id=group.group_id,
@@ -125,7 +126,7 @@ class Assignments:
             places=self._places[message.id],
         )
         async with asyncio.TaskGroup() as both:
-            if group.earlier:
+            if found:
                 both.create_task(self._report_queued(message.id, queued))
             run = both.create_task(_result(self._crews[message.recipe_task], assignment))
         result = run.result()

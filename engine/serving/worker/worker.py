@@ -219,6 +219,8 @@ class Worker:
         match message.WhichOneof("message"):
             case "assignment":
                 self._assignments.begin(message.assignment)
+            case "earlier":
+                self._assignments.earlier(message.earlier)
             case "places":
                 self._assignments.grant(message.places)
             case "cut":
