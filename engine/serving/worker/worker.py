@@ -38,7 +38,6 @@ from engine.serving.worker.connection import Connect, Connection
 from engine.serving.worker.following_pool import FollowingPool
 from engine.serving.worker.lease_clock import LeaseClock
 from toolwright.crew.v1 import crew_pb2 as pb
-from toolwright.process.parent import die_with_parent
 from toolwright.process.stderr_log import log_to_stderr
 from toolwright.recipe import recipe_from_resolved
 from toolwright.rpc.channel import open_channel
@@ -56,7 +55,6 @@ log = structlog.get_logger("worker")
 
 async def work(coordinator: str, name: str) -> None:
     """Works for the coordinator until it says stop, or is gone."""
-    die_with_parent()
     log_to_stderr()
     await Worker(coordinator, name).run()
 
