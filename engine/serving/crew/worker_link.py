@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 
 from engine.core.images.media import Media
 from engine.errors import EngineError
@@ -119,8 +120,10 @@ class Assigned:
 class WorkerLink:
     """The coordinator's side of one life of a worker."""
 
-    def __init__(self, name: str, setup: pb.Setup) -> None:
+    def __init__(self, name: str, output: Path, setup: pb.Setup) -> None:
+        """name: of this life. output: file of the worker's log."""
         self.name = name
+        self.output = output
         self.setup = setup
         self.pid = 0
         self.ready = asyncio.Event()

@@ -53,8 +53,11 @@ from toolwright.process.backoff import Backoff
 LEASE_S = 10.0
 MARGIN_S = 2.0
 """Time beyond a lease after which a silent worker is lost."""
-CONFIRM_S = 2.0
-"""Longest wait of a publish for the workers' confirmations."""
+SEEN_S = LEASE_S + MARGIN_S
+"""Longest wait of a publish for the workers' confirmations: a stalled event loop of the coordinator
+must not cost it workers that confirm in time."""
+STALL_S = 0.1
+"""Time to read confirmations that arrived while the event loop stalled."""
 START_S = 300.0
 """Longest start of a worker."""
 END_S = 45.0
@@ -63,6 +66,7 @@ STEADY_S = 30.0
 """A worker that lived that long is replaced at once."""
 BACKOFF = Backoff(0.5, 30.0, jitter=False)
 MOST_FAILED_STARTS = 3
+"""Failed starts of one worker in a row that end the engine, if no worker is ready."""
 
 log = structlog.get_logger("workers")
 
@@ -113,7 +117,6 @@ class Workers:
         """Number of the samplers' last state."""
         self._state_due = False
         self._draining = self._stopping = False
-        self._failed_starts = 0
         self._faults: set[asyncio.Task[None]] = set()
         fleet.changed = self._samplers_changed
         fleet.announce = self._announce
@@ -273,7 +276,7 @@ class Workers:
         if one is None or one.outcome.done():
             return
         if ended.defect:
-            why = f"worker {link.name}: {ended.defect}; its log is in {self._setup.run_folder}"
+            why = f"worker {link.name}: {ended.defect}; its log is {link.output}"
             one.outcome.set_exception(WorkerDefect(why))
         elif ended.unfit:
             one.outcome.set_exception(TaskUnfit(ended.unfit))
@@ -333,10 +336,12 @@ class Workers:
         waits = {asyncio.ensure_future(link.until_seen(number)): link for link in list(self._ready)}
         if not waits:
             return
-        _, late = await asyncio.wait(waits, timeout=CONFIRM_S)
+        _, late = await asyncio.wait(waits, timeout=SEEN_S)
+        if late:
+            _, late = await asyncio.wait(late, timeout=STALL_S)
         for wait in late:
             wait.cancel()
-            waits[wait].lose(f"it did not confirm new weights within {CONFIRM_S:g} s")
+            waits[wait].lose(f"it did not confirm new weights within {SEEN_S:g} s")
 
     def _take_fault(self, fault: pb.SamplerFault) -> None:
         task = asyncio.get_running_loop().create_task(self._look_at(fault.sampler, fault.why))
@@ -366,13 +371,13 @@ class Workers:
     async def _keep(self, slot: int) -> None:
         """Keeps one worker alive until the end."""
         output = OutputLog(self._setup.run_folder / f"worker.{slot}.log")
-        failures = 0
+        failures = failed_starts = 0
         while not self._stopping:
             began = asyncio.get_running_loop().time()
             was_ready = await self._live(output)
             lived = asyncio.get_running_loop().time() - began
-            self._failed_starts = 0 if was_ready else self._failed_starts + 1
-            if self._failed_starts >= MOST_FAILED_STARTS:
+            failed_starts = 0 if was_ready else failed_starts + 1
+            if failed_starts >= MOST_FAILED_STARTS and not self._ready:
                 raise StartupError(f"worker {slot} does not start: {output.last_words()}")
             failures = 0 if lived > STEADY_S else failures + 1
             if failures and not self._stopping:
@@ -384,6 +389,7 @@ class Workers:
         session_life = secrets.token_hex(3)
         link = WorkerLink(
             name,
+            output.path,
             pb.Setup(
                 recipe=self._setup.recipe,
                 owner=self._setup.owner,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 
 import structlog
@@ -125,13 +125,14 @@ class Assignments:
             drained=self._drained,
             places=self._places[message.id],
         )
-        async with asyncio.TaskGroup() as both:
-            if found:
-                both.create_task(self._report_queued(message.id, queued))
-            run = both.create_task(_result(self._crews[message.recipe_task], assignment))
-        result = run.result()
-        if isinstance(result, TaskUnfit):
-            raise result
+        reporting = None
+        if found:
+            reporting = asyncio.create_task(self._report_queued(message.id, queued))
+        try:
+            result = await self._crews[message.recipe_task].run_group(assignment)
+        finally:
+            if reporting is not None:
+                reporting.cancel()
         self._reports.ended(message.id, [_member(message.id, one, "") for one in result])
 
     async def _report_queued(self, number: int, queued: asyncio.Event) -> None:
@@ -159,13 +160,6 @@ class Assignments:
             sampled=partial(self._reports.sampled, message.id),
         )
         self._reports.ended(message.id, [_member(message.id, member, why)])
-
-
-async def _result(crew: InProcessCrew, group: GroupAssignment) -> Sequence[Finished] | TaskUnfit:
-    try:
-        return await crew.run_group(group)
-    except TaskUnfit as error:
-        return error
 
 
 def _member(assignment: int, member: Finished, why: str) -> pb.Member:

@@ -43,7 +43,7 @@ from toolwright.recipe import recipe_from_resolved
 from toolwright.rpc.channel import open_channel
 
 BEAT_S = 1.0
-CONFIRM_S = 10.0
+DURABLE_S = 10.0
 """Longest wait at the end until the last reports are on the coordinator's disk."""
 TOOLS_AWAY_S = 1.0
 """Interval between checks for tool services at the start."""
@@ -261,7 +261,7 @@ class Worker:
         if self._assignments is not None:
             await self._assignments.stop()
         self._connection.flush()
-        deadline = time.monotonic() + CONFIRM_S
+        deadline = time.monotonic() + DURABLE_S
         while self._connection.reports.unconfirmed and time.monotonic() < deadline:
             self._confirmed.clear()
             with contextlib.suppress(TimeoutError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import time
 from collections import Counter
 from functools import partial
 from typing import Any
@@ -185,6 +186,21 @@ async def test_a_publish_is_known_to_all_workers_before_its_first_token(world: M
         if segment.author is Author.MODEL
     }
     assert run.at(1) in versions
+
+
+@pytest.mark.slow
+async def test_a_stalled_coordinator_loses_no_worker_at_a_publish(world: MakeWorld) -> None:
+    """The worker confirms new weights while the coordinator's event loop stands still."""
+    here = await world(run=ONE)
+    async with here.engine(workers=1) as run:
+        workers = workers_of(run)
+        await workers.all_ready.wait()
+        (link,) = workers._links.values()
+        announced = asyncio.create_task(workers._announce())
+        await asyncio.sleep(0)
+        time.sleep(3.0)  # noqa: ASYNC251
+        await announced
+        assert not link.lost.done()
 
 
 @pytest.mark.quick
