@@ -112,7 +112,8 @@ class Workers:
         self._assignments = itertools.count(1)
         self._one_ready = asyncio.Condition()
         self.all_ready = asyncio.Event()
-        """Set once as many workers are ready as there are to be: the first would get all work."""
+        """Set once as many workers are ready as there are to be, as the first would get all work.
+        Set also by `drain`: nothing is admitted any more."""
         self._state = 0
         """Number of the samplers' last state."""
         self._state_due = False
@@ -152,6 +153,8 @@ class Workers:
         self._stopping = True
         for link in self._links.values():
             link.send(pb.WorkResponse(stop=pb.Stop()))
+            if not link.ready.is_set():
+                link.lose("the engine stopped during its start")
         losses = [link.lost for link in self._links.values()]
         if losses:
             await asyncio.wait(losses, timeout=END_S)
@@ -161,6 +164,7 @@ class Workers:
     def drain(self) -> None:
         """Groups that infrastructure failed are not rolled out again."""
         self._draining = True
+        self.all_ready.set()
         for link in self._links.values():
             link.send(pb.WorkResponse(drain=pb.Drain()))
 
@@ -209,9 +213,17 @@ class Workers:
                 await asyncio.sleep(FULL_PAUSE_S)
 
     def take(self, link: WorkerLink, message: pb.WorkRequest) -> None:
-        """Handles a worker's message."""
+        """Handles a worker's message. The worker is lost if that fails: a report may be half taken,
+        and no other message of its stream would be read."""
         if link.lost.done():
             return
+        try:
+            self._take(link, message)
+        except Exception as error:
+            log.exception("message_refused", worker=link.name)
+            link.lose(f"its message could not be taken: {error!r}")
+
+    def _take(self, link: WorkerLink, message: pb.WorkRequest) -> None:
         match message.WhichOneof("message"):
             case "report":
                 self._take_report(link, message.report)
