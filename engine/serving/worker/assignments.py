@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial
 
 import structlog
@@ -16,7 +16,7 @@ from engine.serving.crew.crew import Finished, GroupAssignment
 from engine.serving.crew.earlier_logs import ArrivingLogs, earlier_logs
 from engine.serving.crew.in_process import InProcessCrew
 from engine.serving.worker.group_places import GroupPlaces
-from engine.serving.worker.reports import Reports
+from engine.serving.worker.reports import MOST_ROW, Reports
 from toolwright import wire
 from toolwright.crew.v1 import crew_pb2 as pb
 from toolwright.recipe import Limits
@@ -76,6 +76,11 @@ class Assignments:
         """Ends an assignment whose result nobody awaits."""
         if (task := self._tasks.get(number)) is not None:
             task.cancel()
+
+    def keep(self, numbers: Collection[int]) -> None:
+        """Ends all assignments but these. The message that ended one may be lost."""
+        for number in self._tasks.keys() - set(numbers):
+            self.cut(number)
 
     def drain(self) -> None:
         """Groups that infrastructure failed are not rolled out again."""
@@ -164,9 +169,10 @@ class Assignments:
 
 def _member(assignment: int, member: Finished, why: str) -> pb.Member:
     trajectory: Trajectory = member.trajectory
-    return pb.Member(
-        assignment=assignment,
-        attempt=member.attempt,
-        record=wire.serialize(wire.trajectory_to_proto(trajectory)),
-        why=why,
-    )
+    record = wire.serialize(wire.trajectory_to_proto(trajectory))
+    if len(record) > MOST_ROW:
+        raise TaskUnfit(
+            f"the record of {trajectory.id} has {len(record)} bytes, and a worker reports at most "
+            f"{MOST_ROW}: lower the recipe's limits"
+        )
+    return pb.Member(assignment=assignment, attempt=member.attempt, record=record, why=why)
