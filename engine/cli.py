@@ -28,6 +28,7 @@ from engine.offline.enums import TraceLayout
 from engine.offline.evaluate import cli as evaluation
 from engine.offline.exits import exit_before_serving, report_errors, run_on_uvloop
 from toolwright.process.command_line import command_line, start
+from toolwright.process.parent import die_with_parent
 from toolwright.recipe import load_recipe, read_resolved
 
 ENGINE = "127.0.0.1:50051"
@@ -68,8 +69,10 @@ def serve(
 def work(
     coordinator: Annotated[str, typer.Option(help="address of the coordinator")],
     name: Annotated[str, typer.Option(help="name of this life of the worker")],
+    parent: Annotated[int, typer.Option(help="process id of the coordinator")],
 ) -> None:
     """Roll out for `engine serve --workers`, which starts this command."""
+    die_with_parent(parent)  # before the slow imports: the coordinator may die meanwhile
     with report_errors():
         from engine.serving.worker.worker import work as work_for
 

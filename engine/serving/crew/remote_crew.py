@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from engine.core.rollout.assignment import Assignment, RolloutContext
-from engine.core.trajectory.events import encode
 from engine.errors import TaskUnfit
 from engine.serving.admission.places import Places
 from engine.serving.crew.crew import GroupAssignment
@@ -74,12 +73,6 @@ class RemoteCrew:
                     size=group.size,
                     iteration=group.iteration,
                     places=ahead,
-                    earlier=[
-                        pb.EarlierLog(
-                            trajectory=name, attempt=one.attempt, events=encode(one.events)
-                        )
-                        for name, one in logs.items()
-                    ],
                 ),
             ),
             logs,

@@ -8,9 +8,10 @@ Invariants
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 
 from engine.core.images.media import Media
 from engine.errors import EngineError
@@ -58,6 +59,8 @@ class Assigned:
     message: pb.Assignment
     outcome: asyncio.Future[list[RemoteMember]]
     send: Callable[[pb.WorkResponse], None]
+    earlier: Sequence[pb.EarlierLog] = ()
+    """Pieces of the logs of attempts that go on."""
     trajectories: Sequence[str] = ()
     """Ids of a group's trajectories, whose logs are in the journal."""
     media: Sequence[Media] = ()
@@ -74,6 +77,13 @@ class Assigned:
     @property
     def number(self) -> int:
         return self.message.id
+
+    @property
+    def messages(self) -> Iterable[pb.WorkResponse]:
+        """What tells the worker of it."""
+        for piece in self.earlier:
+            yield pb.WorkResponse(earlier=piece)
+        yield pb.WorkResponse(assignment=self.message)
 
     def want(self, places: int) -> None:
         """Waits in the background for so many places, and grants them to the worker."""
@@ -110,8 +120,10 @@ class Assigned:
 class WorkerLink:
     """The coordinator's side of one life of a worker."""
 
-    def __init__(self, name: str, setup: pb.Setup) -> None:
+    def __init__(self, name: str, output: Path, setup: pb.Setup) -> None:
+        """name: of this life. output: file of the worker's log."""
         self.name = name
+        self.output = output
         self.setup = setup
         self.pid = 0
         self.ready = asyncio.Event()
@@ -144,8 +156,10 @@ class WorkerLink:
         self.send(pb.WorkResponse(setup=self.setup))
         for message in present:
             self.send(message)
+        self.send(pb.WorkResponse(living=pb.Living(assignments=self.assignments)))
         for one in self.assignments.values():
-            self.send(pb.WorkResponse(assignment=one.message))
+            for message in one.messages:
+                self.send(message)
             self.send(one.places_message)
         self.send(pb.WorkResponse(durable=pb.Durable(sequence=self.durable)))
         return self._outbox

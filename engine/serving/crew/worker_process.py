@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import sys
 from asyncio.subprocess import DEVNULL
 from asyncio.subprocess import Process as Child
@@ -42,7 +43,11 @@ class WorkerProcess:
 
     def __init__(self, coordinator: str, name: str, output: OutputLog) -> None:
         """coordinator: address of the crew's service. name: of this life of the worker."""
-        self._words = ("--coordinator", coordinator, "--name", name)
+        self._words = (
+            *("--coordinator", coordinator),
+            *("--name", name),
+            *("--parent", str(os.getpid())),
+        )
         self._output = output
         self._process: Child | None = None
 

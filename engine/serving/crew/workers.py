@@ -30,6 +30,7 @@ from engine.core.tools.output_log import OutputLog
 from engine.core.tools.services import ToolServices
 from engine.core.trajectory.events import Ended, Forked, Opened
 from engine.errors import StartupError, TaskUnfit
+from engine.serving.crew.earlier_logs import pieces_of
 from engine.serving.crew.sampler_state import state_of
 from engine.serving.crew.session_mirror import SessionMirror
 from engine.serving.crew.statistics import WorkerStatistics
@@ -52,8 +53,11 @@ from toolwright.process.backoff import Backoff
 LEASE_S = 10.0
 MARGIN_S = 2.0
 """Time beyond a lease after which a silent worker is lost."""
-CONFIRM_S = 2.0
-"""Longest wait of a publish for the workers' confirmations."""
+SEEN_S = LEASE_S + MARGIN_S
+"""Longest wait of a publish for the workers' confirmations: a stalled event loop of the coordinator
+must not cost it workers that confirm in time."""
+STALL_S = 0.1
+"""Time to read confirmations that arrived while the event loop stalled."""
 START_S = 300.0
 """Longest start of a worker."""
 END_S = 45.0
@@ -62,6 +66,7 @@ STEADY_S = 30.0
 """A worker that lived that long is replaced at once."""
 BACKOFF = Backoff(0.5, 30.0, jitter=False)
 MOST_FAILED_STARTS = 3
+"""Failed starts of one worker in a row that end the engine, if no worker is ready."""
 
 log = structlog.get_logger("workers")
 
@@ -107,12 +112,12 @@ class Workers:
         self._assignments = itertools.count(1)
         self._one_ready = asyncio.Condition()
         self.all_ready = asyncio.Event()
-        """Set once as many workers are ready as there are to be: the first would get all work."""
+        """Set once as many workers are ready as there are to be, as the first would get all work.
+        Set also by `drain`: nothing is admitted any more."""
         self._state = 0
         """Number of the samplers' last state."""
         self._state_due = False
         self._draining = self._stopping = False
-        self._failed_starts = 0
         self._faults: set[asyncio.Task[None]] = set()
         fleet.changed = self._samplers_changed
         fleet.announce = self._announce
@@ -148,6 +153,8 @@ class Workers:
         self._stopping = True
         for link in self._links.values():
             link.send(pb.WorkResponse(stop=pb.Stop()))
+            if not link.ready.is_set():
+                link.lose("the engine stopped during its start")
         losses = [link.lost for link in self._links.values()]
         if losses:
             await asyncio.wait(losses, timeout=END_S)
@@ -157,6 +164,7 @@ class Workers:
     def drain(self) -> None:
         """Groups that infrastructure failed are not rolled out again."""
         self._draining = True
+        self.all_ready.set()
         for link in self._links.values():
             link.send(pb.WorkResponse(drain=pb.Drain()))
 
@@ -179,10 +187,12 @@ class Workers:
             outcome=asyncio.get_running_loop().create_future(),
             send=link.send,
             kept=kept,
+            earlier=list(pieces_of(message.id, logs)),
             **about,
         )
         link.assignments[message.id] = assigned
-        link.send(pb.WorkResponse(assignment=message))
+        for part in assigned.messages:
+            link.send(part)
         return link, assigned
 
     def over(self, assigned: Assigned) -> None:
@@ -203,9 +213,17 @@ class Workers:
                 await asyncio.sleep(FULL_PAUSE_S)
 
     def take(self, link: WorkerLink, message: pb.WorkRequest) -> None:
-        """Handles a worker's message."""
+        """Handles a worker's message. The worker is lost if that fails: a report may be half taken,
+        and no other message of its stream would be read."""
         if link.lost.done():
             return
+        try:
+            self._take(link, message)
+        except Exception as error:
+            log.exception("message_refused", worker=link.name)
+            link.lose(f"its message could not be taken: {error!r}")
+
+    def _take(self, link: WorkerLink, message: pb.WorkRequest) -> None:
         match message.WhichOneof("message"):
             case "report":
                 self._take_report(link, message.report)
@@ -270,7 +288,7 @@ class Workers:
         if one is None or one.outcome.done():
             return
         if ended.defect:
-            why = f"worker {link.name}: {ended.defect}; its log is in {self._setup.run_folder}"
+            why = f"worker {link.name}: {ended.defect}; its log is {link.output}"
             one.outcome.set_exception(WorkerDefect(why))
         elif ended.unfit:
             one.outcome.set_exception(TaskUnfit(ended.unfit))
@@ -330,10 +348,12 @@ class Workers:
         waits = {asyncio.ensure_future(link.until_seen(number)): link for link in list(self._ready)}
         if not waits:
             return
-        _, late = await asyncio.wait(waits, timeout=CONFIRM_S)
+        _, late = await asyncio.wait(waits, timeout=SEEN_S)
+        if late:
+            _, late = await asyncio.wait(late, timeout=STALL_S)
         for wait in late:
             wait.cancel()
-            waits[wait].lose(f"it did not confirm new weights within {CONFIRM_S:g} s")
+            waits[wait].lose(f"it did not confirm new weights within {SEEN_S:g} s")
 
     def _take_fault(self, fault: pb.SamplerFault) -> None:
         task = asyncio.get_running_loop().create_task(self._look_at(fault.sampler, fault.why))
@@ -363,13 +383,13 @@ class Workers:
     async def _keep(self, slot: int) -> None:
         """Keeps one worker alive until the end."""
         output = OutputLog(self._setup.run_folder / f"worker.{slot}.log")
-        failures = 0
+        failures = failed_starts = 0
         while not self._stopping:
             began = asyncio.get_running_loop().time()
             was_ready = await self._live(output)
             lived = asyncio.get_running_loop().time() - began
-            self._failed_starts = 0 if was_ready else self._failed_starts + 1
-            if self._failed_starts >= MOST_FAILED_STARTS:
+            failed_starts = 0 if was_ready else failed_starts + 1
+            if failed_starts >= MOST_FAILED_STARTS and not self._ready:
                 raise StartupError(f"worker {slot} does not start: {output.last_words()}")
             failures = 0 if lived > STEADY_S else failures + 1
             if failures and not self._stopping:
@@ -381,6 +401,7 @@ class Workers:
         session_life = secrets.token_hex(3)
         link = WorkerLink(
             name,
+            output.path,
             pb.Setup(
                 recipe=self._setup.recipe,
                 owner=self._setup.owner,

@@ -199,12 +199,8 @@ class Logs:
         }
         events: dict[int, list[AnyEvent]] = {number: [] for number, _ in newest.values()}
         damaged: set[int] = set()
-        for number, data in self._db.execute(
-            "SELECT events.log, data FROM events JOIN logs USING (log)"
-            " WHERE state = ? ORDER BY batch",
-            (LogState.OPEN,),
-        ):
-            if number not in events or number in damaged:
+        for number, data in self._rows_of(events):
+            if number in damaged:
                 continue
             try:
                 events[number].extend(decode(data))
@@ -220,6 +216,15 @@ class Logs:
             elif events[number]:
                 found[trajectory] = OpenLog(attempt=attempt, events=events[number])
         return found
+
+    def _rows_of(self, numbers: Iterable[int]) -> Iterator[tuple[int, bytes]]:
+        """The written rows of open logs, those of each log in order."""
+        wanted = sorted(batch for number in numbers for batch in self._batches[number])
+        for batches in _pieces(wanted):
+            yield from self._db.execute(
+                f"SELECT log, data FROM events WHERE batch IN ({_marks(batches)}) ORDER BY batch",
+                batches,
+            )
 
     def sweep(self) -> bool:
         """Inside a transaction: deletes some unneeded rows. Returns whether more can be deleted

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial
 
 import structlog
@@ -11,14 +11,12 @@ import structlog
 from engine.core.images.media import Media
 from engine.core.rollout.assignment import Assignment
 from engine.core.tasks import DrawnTask
-from engine.core.trajectory.events import decode
 from engine.errors import TaskUnfit
 from engine.serving.crew.crew import Finished, GroupAssignment
-from engine.serving.crew.earlier_logs import earlier_logs
+from engine.serving.crew.earlier_logs import ArrivingLogs, earlier_logs
 from engine.serving.crew.in_process import InProcessCrew
-from engine.serving.journal.logs import OpenLog
 from engine.serving.worker.group_places import GroupPlaces
-from engine.serving.worker.reports import Reports
+from engine.serving.worker.reports import MOST_ROW, Reports
 from toolwright import wire
 from toolwright.crew.v1 import crew_pb2 as pb
 from toolwright.recipe import Limits
@@ -44,11 +42,17 @@ class Assignments:
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._places: dict[int, GroupPlaces] = {}
         self._taken: set[int] = set()
+        self._arriving = ArrivingLogs()
 
     @property
     def running(self) -> int:
         """Number of assignments in progress."""
         return len(self._tasks)
+
+    def earlier(self, piece: pb.EarlierLog) -> None:
+        """Takes a piece of a log that an assignment goes on from. A new stream repeats them all."""
+        if piece.assignment not in self._taken:
+            self._arriving.take(piece)
 
     def begin(self, message: pb.Assignment) -> None:
         """Begins an assignment. The same one again is ignored."""
@@ -72,6 +76,11 @@ class Assignments:
         """Ends an assignment whose result nobody awaits."""
         if (task := self._tasks.get(number)) is not None:
             task.cancel()
+
+    def keep(self, numbers: Collection[int]) -> None:
+        """Ends all assignments but these. The message that ended one may be lost."""
+        for number in self._tasks.keys() - set(numbers):
+            self.cut(number)
 
     def drain(self) -> None:
         """Groups that infrastructure failed are not rolled out again."""
@@ -108,10 +117,7 @@ class Assignments:
     async def _group(self, message: pb.Assignment) -> None:
         task, media = await self._task_of(message)
         group = message.group
-        found = {
-            one.trajectory: OpenLog(attempt=one.attempt, events=decode(one.events))
-            for one in group.earlier
-        }
+        found = self._arriving.pop(message.id)
         queued = asyncio.Event()
         assignment = GroupAssignment(
             group_id=group.group_id,
@@ -124,13 +130,14 @@ class Assignments:
             drained=self._drained,
             places=self._places[message.id],
         )
-        async with asyncio.TaskGroup() as both:
-            if group.earlier:
-                both.create_task(self._report_queued(message.id, queued))
-            run = both.create_task(_result(self._crews[message.recipe_task], assignment))
-        result = run.result()
-        if isinstance(result, TaskUnfit):
-            raise result
+        reporting = None
+        if found:
+            reporting = asyncio.create_task(self._report_queued(message.id, queued))
+        try:
+            result = await self._crews[message.recipe_task].run_group(assignment)
+        finally:
+            if reporting is not None:
+                reporting.cancel()
         self._reports.ended(message.id, [_member(message.id, one, "") for one in result])
 
     async def _report_queued(self, number: int, queued: asyncio.Event) -> None:
@@ -160,18 +167,12 @@ class Assignments:
         self._reports.ended(message.id, [_member(message.id, member, why)])
 
 
-async def _result(crew: InProcessCrew, group: GroupAssignment) -> Sequence[Finished] | TaskUnfit:
-    try:
-        return await crew.run_group(group)
-    except TaskUnfit as error:
-        return error
-
-
 def _member(assignment: int, member: Finished, why: str) -> pb.Member:
     trajectory: Trajectory = member.trajectory
-    return pb.Member(
-        assignment=assignment,
-        attempt=member.attempt,
-        record=wire.serialize(wire.trajectory_to_proto(trajectory)),
-        why=why,
-    )
+    record = wire.serialize(wire.trajectory_to_proto(trajectory))
+    if len(record) > MOST_ROW:
+        raise TaskUnfit(
+            f"the record of {trajectory.id} has {len(record)} bytes, and a worker reports at most "
+            f"{MOST_ROW}: lower the recipe's limits"
+        )
+    return pb.Member(assignment=assignment, attempt=member.attempt, record=record, why=why)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from itertools import count
 from typing import Any
 
 import grpc
@@ -19,10 +20,12 @@ import structlog
 
 from engine.core.tools.services import ToolServices
 from engine.serving.worker.reports import Reports
+from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.crew.v1 import crew_pb2 as pb
 from toolwright.crew.v1 import crew_pb2_grpc
 from toolwright.process.backoff import Backoff
 from toolwright.rpc.channel import open_channel
+from toolwright.rpc.errors import ServiceError, from_rpc_error
 
 REPORT_S = 0.05
 """Time between an event and the report that holds it: as the journal commits."""
@@ -95,15 +98,22 @@ class Connection:
             self.send(pb.WorkRequest(report=report))
 
     async def blob(self, sha256: str) -> bytes | None:
-        """The bytes of a blob; None if the coordinator has none."""
-        try:
-            pieces = [
-                piece.data async for piece in self._stub.GetBlob(pb.GetBlobRequest(sha256=sha256))
-            ]
-        except grpc.aio.AioRpcError as error:
-            log.warning("blob_missing", sha256=sha256, error=str(error.details()))
-            return None
-        return b"".join(pieces)
+        """The bytes of a blob; None if the coordinator has none. Retries until the coordinator
+        answers: the lease ends the process that it does not answer for too long."""
+        for failures in count():
+            try:
+                call = self._stub.GetBlob(pb.GetBlobRequest(sha256=sha256))
+                return b"".join([piece.data async for piece in call])
+            except grpc.aio.AioRpcError as error:
+                found = from_rpc_error(error)
+                log.warning("blob_not_read", sha256=sha256, error=str(error.details()))
+                if (
+                    isinstance(found, ServiceError)
+                    and found.reason == reasons.ERROR_REASON_BLOB_NOT_FOUND
+                ):
+                    return None
+            await asyncio.sleep(BACKOFF.pause(failures))
+        raise AssertionError("count() ended")
 
     async def _stream(self, handle: Callable[[pb.WorkResponse], Awaitable[None]]) -> None:
         outbox: asyncio.Queue[pb.WorkRequest] = asyncio.Queue()

@@ -21,11 +21,15 @@ import structlog
 from engine.core.images.media import Media
 from engine.core.tools.services import ToolServices
 from engine.core.trajectory.events import AnyEvent, encode
+from engine.errors import AttemptFailed
 from toolwright import wire
 from toolwright.crew.v1 import crew_pb2 as pb
+from toolwright.rpc.options import MESSAGE_LIMIT
 
 REPORT_BYTES = 4 << 20
 """Size at which a report is closed and the next begins. One row or record may exceed it."""
+MOST_ROW = MESSAGE_LIMIT - 2 * REPORT_BYTES
+"""Size of the largest row or record. The rest of a message is for the parts beside it."""
 
 log = structlog.get_logger("worker")
 
@@ -47,7 +51,14 @@ class Reports:
         self.unconfirmed: deque[pb.Report] = deque()
 
     def append(self, attempt: str, events: Sequence[AnyEvent], blobs: Sequence[Media] = ()) -> None:
-        """The keeper of all attempts."""
+        """The keeper of all attempts. Raises AttemptFailed for blobs that no message can hold."""
+        size = sum(len(one.data) for one in blobs)
+        if size > MOST_ROW:
+            raise AttemptFailed(
+                f"images of {size} bytes came together, and a worker reports at most {MOST_ROW}: "
+                "lower limits.image_bytes, or have the tools show fewer images a turn",
+                permanent=True,
+            )
         self._log.append((attempt, events, blobs))
         self._due(False)
 
@@ -133,6 +144,9 @@ class Reports:
                 together = {}
                 rows.append(pb.LogRow(attempt=attempt, given_up=True))
                 continue
+            if blobs and attempt in together:  # together they might exceed a message
+                rows += self._encoded(together)
+                together = {}
             all_events, all_blobs = together.setdefault(attempt, ([], []))
             all_events += events
             all_blobs += blobs
@@ -145,10 +159,16 @@ class Reports:
         for attempt, (events, blobs) in together.items():
             if attempt in self._unlogged:
                 continue
+            data, why = b"", ""
             try:
                 data = encode(events)
             except (TypeError, ValueError, OverflowError, RecursionError) as error:
-                log.warning("attempt_not_logged", attempt=attempt, error=repr(error))
+                why = repr(error)
+            size = len(data) + sum(len(one.data) for one in blobs)
+            if size > MOST_ROW:
+                why = f"its events and images of {size} bytes exceed a message"
+            if why:
+                log.warning("attempt_not_logged", attempt=attempt, error=why)
                 self._unlogged.add(attempt)
                 yield pb.LogRow(attempt=attempt, given_up=True)
                 continue

@@ -38,13 +38,12 @@ from engine.serving.worker.connection import Connect, Connection
 from engine.serving.worker.following_pool import FollowingPool
 from engine.serving.worker.lease_clock import LeaseClock
 from toolwright.crew.v1 import crew_pb2 as pb
-from toolwright.process.parent import die_with_parent
 from toolwright.process.stderr_log import log_to_stderr
 from toolwright.recipe import recipe_from_resolved
 from toolwright.rpc.channel import open_channel
 
 BEAT_S = 1.0
-CONFIRM_S = 10.0
+DURABLE_S = 10.0
 """Longest wait at the end until the last reports are on the coordinator's disk."""
 TOOLS_AWAY_S = 1.0
 """Interval between checks for tool services at the start."""
@@ -56,7 +55,6 @@ log = structlog.get_logger("worker")
 
 async def work(coordinator: str, name: str) -> None:
     """Works for the coordinator until it says stop, or is gone."""
-    die_with_parent()
     log_to_stderr()
     await Worker(coordinator, name).run()
 
@@ -219,10 +217,14 @@ class Worker:
         match message.WhichOneof("message"):
             case "assignment":
                 self._assignments.begin(message.assignment)
+            case "earlier":
+                self._assignments.earlier(message.earlier)
             case "places":
                 self._assignments.grant(message.places)
             case "cut":
                 self._assignments.cut(message.cut.assignment)
+            case "living":
+                self._assignments.keep(message.living.assignments)
             case "drain":
                 self._assignments.drain()
             case "lost_session":
@@ -261,7 +263,7 @@ class Worker:
         if self._assignments is not None:
             await self._assignments.stop()
         self._connection.flush()
-        deadline = time.monotonic() + CONFIRM_S
+        deadline = time.monotonic() + DURABLE_S
         while self._connection.reports.unconfirmed and time.monotonic() < deadline:
             self._confirmed.clear()
             with contextlib.suppress(TimeoutError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import time
 from collections import Counter
 from functools import partial
 from typing import Any
@@ -21,6 +22,7 @@ from tests.support.engines import Running
 from tests.support.recipes import ONE
 from tests.support.tools import ToolDouble, add_up
 from tests.support.waiting import until
+from toolwright.crew.v1 import crew_pb2 as pb_crew
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.types import Author
 
@@ -185,6 +187,45 @@ async def test_a_publish_is_known_to_all_workers_before_its_first_token(world: M
         if segment.author is Author.MODEL
     }
     assert run.at(1) in versions
+
+
+@pytest.mark.slow
+async def test_a_stalled_coordinator_loses_no_worker_at_a_publish(world: MakeWorld) -> None:
+    """The worker confirms new weights while the coordinator's event loop stands still."""
+    here = await world(run=ONE)
+    async with here.engine(workers=1) as run:
+        workers = workers_of(run)
+        await workers.all_ready.wait()
+        (link,) = workers._links.values()
+        announced = asyncio.create_task(workers._announce())
+        await asyncio.sleep(0)
+        time.sleep(3.0)  # noqa: ASYNC251
+        await announced
+        assert not link.lost.done()
+
+
+@pytest.mark.slow
+async def test_a_worker_whose_report_cannot_be_taken_is_replaced(world: MakeWorld) -> None:
+    """Half a report may be taken: what the worker sends after it must not count."""
+    here = await world(run=ONE)
+    async with here.engine(workers=1) as run:
+        workers = workers_of(run)
+        await workers.all_ready.wait()
+        link = workers._links["w1"]
+        odd = pb_crew.SessionChange(service="unknown", session_id="s")
+        report = pb_crew.Report(sequence=link.received + 1, sessions=[odd])
+        workers.take(link, pb_crew.WorkRequest(report=report))
+        assert "could not be taken" in link.lost.result()
+        await until(lambda: workers.named("w2") is not None, "the next worker")
+
+
+@pytest.mark.slow
+async def test_a_stop_while_workers_start_waits_neither_for_work_nor_for_them(
+    world: MakeWorld,
+) -> None:
+    here = await world(run=ONE, engine={"drain_s": 60.0})
+    async with asyncio.timeout(40), here.engine(workers=1) as run:
+        assert not workers_of(run).all_ready.is_set()
 
 
 @pytest.mark.quick

@@ -67,6 +67,8 @@ class WorkResponse(google.protobuf.message.Message):
     CUT_FIELD_NUMBER: builtins.int
     DRAIN_FIELD_NUMBER: builtins.int
     STOP_FIELD_NUMBER: builtins.int
+    EARLIER_FIELD_NUMBER: builtins.int
+    LIVING_FIELD_NUMBER: builtins.int
     @property
     def setup(self) -> global___Setup: ...
     @property
@@ -87,6 +89,10 @@ class WorkResponse(google.protobuf.message.Message):
     def drain(self) -> global___Drain: ...
     @property
     def stop(self) -> global___Stop: ...
+    @property
+    def earlier(self) -> global___EarlierLog: ...
+    @property
+    def living(self) -> global___Living: ...
     def __init__(
         self,
         *,
@@ -100,10 +106,12 @@ class WorkResponse(google.protobuf.message.Message):
         cut: global___Cut | None = ...,
         drain: global___Drain | None = ...,
         stop: global___Stop | None = ...,
+        earlier: global___EarlierLog | None = ...,
+        living: global___Living | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["assignment", b"assignment", "cut", b"cut", "drain", b"drain", "durable", b"durable", "lease", b"lease", "lost_session", b"lost_session", "message", b"message", "places", b"places", "samplers", b"samplers", "setup", b"setup", "stop", b"stop"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["assignment", b"assignment", "cut", b"cut", "drain", b"drain", "durable", b"durable", "lease", b"lease", "lost_session", b"lost_session", "message", b"message", "places", b"places", "samplers", b"samplers", "setup", b"setup", "stop", b"stop"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["message", b"message"]) -> typing.Literal["setup", "samplers", "assignment", "places", "durable", "lease", "lost_session", "cut", "drain", "stop"] | None: ...
+    def HasField(self, field_name: typing.Literal["assignment", b"assignment", "cut", b"cut", "drain", b"drain", "durable", b"durable", "earlier", b"earlier", "lease", b"lease", "living", b"living", "lost_session", b"lost_session", "message", b"message", "places", b"places", "samplers", b"samplers", "setup", b"setup", "stop", b"stop"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["assignment", b"assignment", "cut", b"cut", "drain", b"drain", "durable", b"durable", "earlier", b"earlier", "lease", b"lease", "living", b"living", "lost_session", b"lost_session", "message", b"message", "places", b"places", "samplers", b"samplers", "setup", b"setup", "stop", b"stop"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["message", b"message"]) -> typing.Literal["setup", "samplers", "assignment", "places", "durable", "lease", "lost_session", "cut", "drain", "stop", "earlier", "living"] | None: ...
 
 global___WorkResponse = WorkResponse
 
@@ -590,7 +598,7 @@ class Group(google.protobuf.message.Message):
     """Places that were requested for it; its members request further ones."""
     @property
     def earlier(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___EarlierLog]:
-        """Logs of members that go on; of no members in a new group."""
+        """Not used: a message cannot hold the logs of a large group. They come before the assignment."""
 
     def __init__(
         self,
@@ -607,22 +615,34 @@ global___Group = Group
 
 @typing.final
 class EarlierLog(google.protobuf.message.Message):
+    """A piece of the log of a member that goes on. All pieces of a group come right before its
+    assignment, on each new stream again.
+    """
+
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     TRAJECTORY_FIELD_NUMBER: builtins.int
     ATTEMPT_FIELD_NUMBER: builtins.int
     EVENTS_FIELD_NUMBER: builtins.int
+    ASSIGNMENT_FIELD_NUMBER: builtins.int
+    OFFSET_FIELD_NUMBER: builtins.int
     trajectory: builtins.str
     attempt: builtins.str
     events: builtins.bytes
+    """Encoded events; the pieces of a log are joined in order."""
+    assignment: builtins.int
+    offset: builtins.int
+    """Bytes of the log before this piece."""
     def __init__(
         self,
         *,
         trajectory: builtins.str = ...,
         attempt: builtins.str = ...,
         events: builtins.bytes = ...,
+        assignment: builtins.int = ...,
+        offset: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["attempt", b"attempt", "events", b"events", "trajectory", b"trajectory"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["assignment", b"assignment", "attempt", b"attempt", "events", b"events", "offset", b"offset", "trajectory", b"trajectory"]) -> None: ...
 
 global___EarlierLog = EarlierLog
 
@@ -798,6 +818,24 @@ class Cut(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["assignment", b"assignment"]) -> None: ...
 
 global___Cut = Cut
+
+@typing.final
+class Living(google.protobuf.message.Message):
+    """The assignments of this worker, at the begin of a stream. It ends all others: their Cut was lost."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ASSIGNMENTS_FIELD_NUMBER: builtins.int
+    @property
+    def assignments(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]: ...
+    def __init__(
+        self,
+        *,
+        assignments: collections.abc.Iterable[builtins.int] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["assignments", b"assignments"]) -> None: ...
+
+global___Living = Living
 
 @typing.final
 class Drain(google.protobuf.message.Message):

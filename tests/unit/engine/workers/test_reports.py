@@ -6,6 +6,7 @@ import pytest
 
 from engine.core.images.media import media_of
 from engine.core.trajectory.events import Ended, Noted, decode
+from engine.errors import AttemptFailed
 from engine.serving.worker import reports as module
 from engine.serving.worker.reports import Reports
 from toolwright.crew.v1 import crew_pb2 as pb
@@ -68,6 +69,26 @@ def test_a_large_report_is_split_and_the_end_comes_last(monkeypatch: pytest.Monk
     assert [member.record[:1] for one in split for member in one.members] == [b"r", b"s"]
     assert [bool(one.ended) for one in split] == [False] * (len(split) - 1) + [True]
     assert due[-1], "the coordinator waits for an end"
+
+
+def test_images_that_no_message_holds_end_their_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row above the limit would break each new stream."""
+    monkeypatch.setattr(module, "MOST_ROW", 2000)
+    picture = media_of(b"b" * 1100, "image/png")
+    reports, _ = made()
+    with pytest.raises(AttemptFailed, match=r"limits\.image_bytes") as found:
+        reports.append("a/1", [note("x")], [picture, picture])
+    assert found.value.permanent
+    for word in "xy":
+        reports.append("b/1", [note(word)], [picture])
+    reports.append("c/1", [note("z" * 2000)])
+    rows = [row for report in reports.close(None) for row in report.rows]
+    assert [(row.attempt, row.given_up) for row in rows] == [
+        ("b/1", False),
+        ("b/1", False),
+        ("c/1", True),
+    ]
+    assert max(row.ByteSize() for row in rows) < 2000
 
 
 def test_an_event_that_cannot_be_encoded_costs_its_attempts_log_alone() -> None:
