@@ -156,7 +156,6 @@ class WorkerLink:
         self.send(pb.WorkResponse(setup=self.setup))
         for message in present:
             self.send(message)
-        self.send(pb.WorkResponse(living=pb.Living(assignments=self.assignments)))
         for one in self.assignments.values():
             for message in one.messages:
                 self.send(message)

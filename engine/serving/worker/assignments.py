@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 
 import structlog
@@ -76,11 +76,6 @@ class Assignments:
         """Ends an assignment whose result nobody awaits."""
         if (task := self._tasks.get(number)) is not None:
             task.cancel()
-
-    def keep(self, numbers: Collection[int]) -> None:
-        """Ends all assignments but these. The message that ended one may be lost."""
-        for number in self._tasks.keys() - set(numbers):
-            self.cut(number)
 
     def drain(self) -> None:
         """Groups that infrastructure failed are not rolled out again."""

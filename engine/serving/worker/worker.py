@@ -223,8 +223,6 @@ class Worker:
                 self._assignments.grant(message.places)
             case "cut":
                 self._assignments.cut(message.cut.assignment)
-            case "living":
-                self._assignments.keep(message.living.assignments)
             case "drain":
                 self._assignments.drain()
             case "lost_session":

@@ -68,7 +68,6 @@ class WorkResponse(google.protobuf.message.Message):
     DRAIN_FIELD_NUMBER: builtins.int
     STOP_FIELD_NUMBER: builtins.int
     EARLIER_FIELD_NUMBER: builtins.int
-    LIVING_FIELD_NUMBER: builtins.int
     @property
     def setup(self) -> global___Setup: ...
     @property
@@ -91,8 +90,6 @@ class WorkResponse(google.protobuf.message.Message):
     def stop(self) -> global___Stop: ...
     @property
     def earlier(self) -> global___EarlierLog: ...
-    @property
-    def living(self) -> global___Living: ...
     def __init__(
         self,
         *,
@@ -107,11 +104,10 @@ class WorkResponse(google.protobuf.message.Message):
         drain: global___Drain | None = ...,
         stop: global___Stop | None = ...,
         earlier: global___EarlierLog | None = ...,
-        living: global___Living | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["assignment", b"assignment", "cut", b"cut", "drain", b"drain", "durable", b"durable", "earlier", b"earlier", "lease", b"lease", "living", b"living", "lost_session", b"lost_session", "message", b"message", "places", b"places", "samplers", b"samplers", "setup", b"setup", "stop", b"stop"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["assignment", b"assignment", "cut", b"cut", "drain", b"drain", "durable", b"durable", "earlier", b"earlier", "lease", b"lease", "living", b"living", "lost_session", b"lost_session", "message", b"message", "places", b"places", "samplers", b"samplers", "setup", b"setup", "stop", b"stop"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["message", b"message"]) -> typing.Literal["setup", "samplers", "assignment", "places", "durable", "lease", "lost_session", "cut", "drain", "stop", "earlier", "living"] | None: ...
+    def HasField(self, field_name: typing.Literal["assignment", b"assignment", "cut", b"cut", "drain", b"drain", "durable", b"durable", "earlier", b"earlier", "lease", b"lease", "lost_session", b"lost_session", "message", b"message", "places", b"places", "samplers", b"samplers", "setup", b"setup", "stop", b"stop"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["assignment", b"assignment", "cut", b"cut", "drain", b"drain", "durable", b"durable", "earlier", b"earlier", "lease", b"lease", "lost_session", b"lost_session", "message", b"message", "places", b"places", "samplers", b"samplers", "setup", b"setup", "stop", b"stop"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["message", b"message"]) -> typing.Literal["setup", "samplers", "assignment", "places", "durable", "lease", "lost_session", "cut", "drain", "stop", "earlier"] | None: ...
 
 global___WorkResponse = WorkResponse
 
@@ -818,24 +814,6 @@ class Cut(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["assignment", b"assignment"]) -> None: ...
 
 global___Cut = Cut
-
-@typing.final
-class Living(google.protobuf.message.Message):
-    """The assignments of this worker, at the begin of a stream. It ends all others: their Cut was lost."""
-
-    DESCRIPTOR: google.protobuf.descriptor.Descriptor
-
-    ASSIGNMENTS_FIELD_NUMBER: builtins.int
-    @property
-    def assignments(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]: ...
-    def __init__(
-        self,
-        *,
-        assignments: collections.abc.Iterable[builtins.int] | None = ...,
-    ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["assignments", b"assignments"]) -> None: ...
-
-global___Living = Living
 
 @typing.final
 class Drain(google.protobuf.message.Message):

@@ -6,10 +6,8 @@ import asyncio
 
 import pytest
 
-from engine.core.images.media import media_of
 from engine.serving.worker.assignments import Assignments
 from engine.serving.worker.reports import Reports
-from tests.support.waiting import until
 from toolwright import wire
 from toolwright.crew.v1 import crew_pb2 as pb
 from toolwright.types import Task
@@ -19,24 +17,6 @@ pytestmark = pytest.mark.quick
 
 async def no_blob(_sha256: str) -> None:
     return None
-
-
-async def test_a_new_stream_ends_assignments_that_the_coordinator_has_cut() -> None:
-    """The message that cut one was lost with the stream before."""
-    reads: list[str] = []
-
-    async def no_answer(sha256: str) -> None:
-        reads.append(sha256)
-        await asyncio.Event().wait()
-
-    assignments = Assignments({}, Reports(lambda _soon: None), no_answer)
-    media = [wire.blob_to_proto(media_of(b"bytes", "image/png").blob)]
-    for number in (1, 2):
-        assignments.begin(pb.Assignment(id=number, media=media, row=pb.EvaluationRow()))
-    await until(lambda: len(reads) == 2, "both at work")
-    assignments.keep([2, 3])
-    await until(lambda: assignments.running == 1, "the end of the first")
-    await assignments.stop()
 
 
 async def test_a_defect_in_a_group_is_reported_by_its_own_message() -> None:
