@@ -147,7 +147,7 @@ class AgentHost:
             if here is not None and here.cancelling():
                 raise
             return None
-        except Exception as error:
+        except Exception as error:  # one agent's fault must not end the others
             log.exception("agent_fault", trajectory=taken.trajectory_id, attempt=taken.attempt)
             return Played(ending=lost(f"agents serve: {type(error).__name__}: {error}"))
         finally:

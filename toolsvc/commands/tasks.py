@@ -35,7 +35,7 @@ def tasks(
     tls_cert: Shown = None,
     tls_key: ShownKey = None,
 ) -> None:
-    """Write tasks for the episodes of a service (`gym:...`, `openenv:...`).
+    """Write tasks for the episodes of a service (`gym:ID`, `openenv:URL`).
 
     The question of a task is the first observation of its episode. The metadata name the seed, and
     a digest by which the service refuses an episode that begins in another way.
@@ -76,7 +76,7 @@ async def _row(client: Client, tool: str, seed: int) -> dict[str, Any]:
     finally:
         await session.close()
     if "opening" not in result.metrics:
-        raise UnusableWords(f"the tool {tool!r} plays no episodes: serve gym:... or openenv:...")
+        raise UnusableWords(f"the tool {tool!r} plays no episodes: serve gym:ID or openenv:URL")
     if result.truncated:
         raise UnusableWords(
             f"seed {seed}: the service cut its first observation: raise --observation-chars there"

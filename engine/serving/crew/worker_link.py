@@ -2,7 +2,8 @@
 
 Invariants
 - Each report is taken once, in the order of its numbers, and none after the worker is lost.
-- Everything that the coordinator tells is state: a new stream begins with all of it.
+- A new stream begins with all state: samplers, drain, stop and assignments.
+- `Cut` and `LostSession` are sent once. Without a stream they are lost.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ class Assigned:
 
     @property
     def messages(self) -> Iterable[pb.WorkResponse]:
-        """What tells the worker of it."""
+        """Messages that give the assignment to the worker, in order."""
         for piece in self.earlier:
             yield pb.WorkResponse(earlier=piece)
         yield pb.WorkResponse(assignment=self.message)

@@ -51,20 +51,20 @@ from toolwright.crew.v1 import crew_pb2 as pb
 from toolwright.process.backoff import Backoff
 
 LEASE_S = 10.0
+"""Time after each beat in which a worker may send requests."""
 MARGIN_S = 2.0
-"""Time beyond a lease after which a silent worker is lost."""
-SEEN_S = LEASE_S + MARGIN_S
-"""Longest wait of a publish for the workers' confirmations: a stalled event loop of the coordinator
-must not cost it workers that confirm in time."""
+SILENT_S = LEASE_S + MARGIN_S
+"""Time after which a silent worker is lost. A publish waits as long for its confirmation."""
 STALL_S = 0.1
 """Time to read confirmations that arrived while the event loop stalled."""
 START_S = 300.0
 """Longest start of a worker."""
 END_S = 45.0
-"""Time in which a stopped worker closes its tool sessions and reports its last events."""
+"""Time in which a stopped worker reports its last events. Its tool sessions stay open."""
 STEADY_S = 30.0
 """A worker that lived that long is replaced at once."""
 BACKOFF = Backoff(0.5, 30.0, jitter=False)
+"""Pauses before a worker that died early is replaced."""
 MOST_FAILED_STARTS = 3
 """Failed starts of one worker in a row that end the engine, if no worker is ready."""
 
@@ -348,12 +348,12 @@ class Workers:
         waits = {asyncio.ensure_future(link.until_seen(number)): link for link in list(self._ready)}
         if not waits:
             return
-        _, late = await asyncio.wait(waits, timeout=SEEN_S)
+        _, late = await asyncio.wait(waits, timeout=SILENT_S)
         if late:
             _, late = await asyncio.wait(late, timeout=STALL_S)
         for wait in late:
             wait.cancel()
-            waits[wait].lose(f"it did not confirm new weights within {SEEN_S:g} s")
+            waits[wait].lose(f"it did not confirm new weights within {SILENT_S:g} s")
 
     def _take_fault(self, fault: pb.SamplerFault) -> None:
         task = asyncio.get_running_loop().create_task(self._look_at(fault.sampler, fault.why))
@@ -423,7 +423,7 @@ class Workers:
                     around.create_task(self._watch(link)),
                     around.create_task(self._confirm(link)),
                     around.create_task(self._lose_at_end(link, process)),
-                    around.create_task(self._tell_ready(link)),
+                    around.create_task(self._count_ready(link)),
                 ]
                 why = await link.lost
                 for task in tasks:
@@ -440,7 +440,7 @@ class Workers:
         self._tools.leases.worker_lives.discard(session_life)
         return link.ready.is_set()
 
-    async def _tell_ready(self, link: WorkerLink) -> None:
+    async def _count_ready(self, link: WorkerLink) -> None:
         await link.ready.wait()
         log.info("worker_ready", worker=link.name)
         if len(self._ready) == self._number:
@@ -461,9 +461,9 @@ class Workers:
         with suppress(TimeoutError):
             while True:
                 link.heard.clear()
-                async with asyncio.timeout(LEASE_S + MARGIN_S):
+                async with asyncio.timeout(SILENT_S):
                     await link.heard.wait()
-        link.lose(f"it is silent for {LEASE_S + MARGIN_S:g} s")
+        link.lose(f"it is silent for {SILENT_S:g} s")
 
     async def _bury(self, link: WorkerLink) -> None:
         """Hands the work of a dead worker on, with its durable events and their sessions."""

@@ -73,7 +73,7 @@ class Assignments:
             places.grant(message.granted)
 
     def cut(self, number: int) -> None:
-        """Ends an assignment whose result nobody awaits."""
+        """Ends an assignment that the coordinator has dropped."""
         if (task := self._tasks.get(number)) is not None:
             task.cancel()
 

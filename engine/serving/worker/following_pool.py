@@ -1,7 +1,7 @@
 """The sampler pool of a worker: it samples on the servers that the coordinator calls up.
 
 Invariants
-- The pool queries no server and brings none up. `follow_state` alone sets a server's state.
+- The pool brings no server up. `follow_state` alone sets a server's state.
 - A server that broke off is set aside here at once, and reported. The coordinator's next state says
   whether it is up.
 """

@@ -1,4 +1,4 @@
-"""What a worker tells the coordinator, in numbered reports.
+"""The numbered reports of a worker to the coordinator.
 
 Invariants
 - Everything is reported once, in order: the events of an attempt before its record, and the records

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import time
 from collections import Counter
 from functools import partial
 from typing import Any
@@ -21,7 +20,7 @@ from tests.support.dialogue import ANSWER, CALL, by_turn
 from tests.support.engines import Running
 from tests.support.recipes import ONE
 from tests.support.tools import ToolDouble, add_up
-from tests.support.waiting import until
+from tests.support.waiting import blocks, until
 from toolwright.crew.v1 import crew_pb2 as pb_crew
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.types import Author
@@ -199,7 +198,7 @@ async def test_a_stalled_coordinator_loses_no_worker_at_a_publish(world: MakeWor
         (link,) = workers._links.values()
         announced = asyncio.create_task(workers._announce())
         await asyncio.sleep(0)
-        time.sleep(3.0)  # noqa: ASYNC251
+        blocks(3.0, "the coordinator stalls")
         await announced
         assert not link.lost.done()
 

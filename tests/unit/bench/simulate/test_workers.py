@@ -18,7 +18,7 @@ from engine.serving.crew.workers import Workers
 from toolwright.crew.v1 import crew_pb2 as pb
 
 WORKERS = 2
-ENOUGH = 40
+ENOUGH = 150
 """Schedules in which a planted bug must show."""
 
 
