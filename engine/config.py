@@ -38,8 +38,7 @@ class Suite(Table):
     temperature: float = Field(default=0.0, ge=0)
     """Temperature of sampling; 0 is greedy."""
     top_p: float | None = Field(default=None, gt=0, le=1)
-    """As in [sampler], whose value counts if it is missing. A task's own `sampling` goes before it.
-    """
+    """As in [sampler], whose value counts if it is missing."""
     top_k: int | None = None
     """As `top_p`."""
     min_p: float | None = Field(default=None, ge=0, le=1)
@@ -53,8 +52,8 @@ class Suite(Table):
     limits: Limits | None = None
     """Limits that replace their namesakes in [task.limits], such as `{ turns = 8 }`."""
     metadata: dict[str, Any] = Field(default_factory=dict)
-    """As `task.metadata`, for the suite's tasks. `{version}` names the evaluated weights,
-    `{iteration}` the run's iteration."""
+    """As `task.metadata`. `{version}` names the evaluated weights, `{iteration}` the run's
+    iteration."""
     withhold_observations: bool = False
     """Tools run, and the policy sees empty answers: an ablation."""
 
@@ -80,8 +79,7 @@ class Evaluation(Table):
     keep: int = Field(default=0, ge=0)
     """Evaluation trajectories that are kept for a program that leases them. 0 keeps none."""
     publish_waits_s: float = Field(default=600.0, ge=0)
-    """Longest wait of a publish for an evaluation, in seconds. Then no further row begins, and `n`
-    of the suite's line is less than `asked`."""
+    """Longest wait of a publish for an evaluation, in seconds. Then no further row begins."""
     suites: tuple[Suite, ...] = ()
     """The suites."""
 
@@ -106,8 +104,7 @@ class EngineTable(ProcessTable):
     """Time of new attempts at one trajectory while infrastructure fails it, in seconds. At least
     three are made."""
     max_bad_rows: int = Field(default=100, ge=0)
-    """Rows of the task source that may be unusable. Each is dropped and logged once; one more ends
-    the run. A file with more at the start is refused."""
+    """Rows of the task source that may be unusable; one more ends the run."""
     metrics_port: int = Field(default=0, ge=0)
     """Port of Prometheus metrics on loopback; 0 is off."""
     drain_s: float = Field(default=30.0, ge=0)
@@ -115,8 +112,8 @@ class EngineTable(ProcessTable):
     observation_keep: Literal["head", "middle", "tail"] = "middle"
     """Part of a long observation that stays: its beginning, both ends, or its end."""
     history: Literal["open", "all"] = "open"
-    """What the journal keeps: groups that are not acknowledged, or every log, record and image, for
-    `engine replay` and `engine inspect`."""
+    """What the journal keeps: groups that are not acknowledged, or everything, for `engine replay`
+    and `engine inspect`."""
     evaluation: Evaluation = Field(default_factory=Evaluation)
     """Evaluations during training."""
 
@@ -133,8 +130,8 @@ class RenderTable(ProcessTable):
     model: Path | None = None
     """Folder of tokenizer and chat template. None: `policy.model`."""
     conversations: Path | dict[str, Path]
-    """JSONL of `{"messages": [...]}` with or without `"tools"`, or rows of the Hermes layout or the
-    Responses API. With [tasks.NAME] a file of each: `{ math = "math.jsonl" }`."""
+    """JSONL of `{"messages": [...]}`, or of another layout. With [tasks.NAME] a file of each: `{
+    math = "math.jsonl" }`."""
     output: Path
     """File of trajectories that it writes."""
     ask_tools: bool = False

@@ -27,9 +27,8 @@ class IngressTable(ProcessTable):
     threads: int = Field(default=2, ge=1, le=64)
     """Threads that render and encode, each with its own tokenizer."""
     thinking: Literal["keep", "template"] = "keep"
-    """`"keep"`: recorded thoughts stay in the context, and a conversation is one sequence.
-    `"template"`: each request is rendered as a whole, as deployed, and forks where its ids differ.
-    """
+    """`"keep"`: recorded thoughts stay in the context. `"template"`: each request is rendered as a
+    whole, as deployed, and forks where its ids differ."""
     verify: float = Field(default=0.01, ge=0, le=1)
     """Share of calls that are rendered a second time as a whole and compared with the record."""
     metrics_port: int = Field(default=0, ge=0, le=65471)

@@ -28,8 +28,7 @@ class MemoryTable(ProcessTable):
     mode: Mode = "greedy"
     """Merging of new tools: into the nearest one, or over all pairs (`"union_find"`)."""
     prefer: Prefer = "first"
-    """Code that a class of tools keeps: the first, the one with most merges (`"higher_support"`),
-    or the one whose calls succeed most."""
+    """Code that a class of tools keeps: the first, or that with most merges or successes."""
     scoring: Scoring = "hybrid"
     """Ranking of tools that are found."""
     text_weight: float = Field(default=0.5, ge=0, le=1)

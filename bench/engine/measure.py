@@ -43,7 +43,17 @@ class Timeline:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineRow:
-    """One load. figures: the row of the JSON."""
+    """One load. figures: the row of the JSON.
+
+    `ideal_s` and `makespan_s` go from the start of admission to the last record at the consumer.
+    `cpu_ms_per_trajectory` and `rss_mb` are the engine's; `cpu_s` is by process. `lag_ms` is the
+    event loop's lag after 99 % of the places started, `busy_lag_ms` until half of the trajectories
+    are done. `call_ms` goes from the stop's read to the call on the channel, `round_trip_ms` from
+    there to the result, `dispatch_ms` from the sampler's stop to the tool, `resume_ms` from the
+    tool's answer to the next request, `place_ms` from a trajectory's last stop to the next one in
+    its place. `wrong_tokens`, `not_completed`, `repeated_turns` and `call_errors` are faults.
+    `bare` and `barriers` are the loops beside it, `paper` VerlTool's seconds, `shares_s` where a
+    trajectory's seconds go."""
 
     figures: dict[str, Any]
     timelines: Sequence[Timeline]

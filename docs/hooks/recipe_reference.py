@@ -112,13 +112,13 @@ class Reference:
             if nested is not None and nested.model not in self.sections:
                 inner.append(nested)
                 continue
-            kind = f"as {self.sections[nested.model].link}" if nested else type_of(info)
-            cells = (f"`{name}`", kind, default_of(info), text)
+            kind = f"as {self.sections[nested.model].link}" if nested else values_of(info)
+            cells = (f"`{name}`", kind, text)
             rows.append(f"|{'|'.join(cell.replace('|', chr(92) + '|') for cell in cells)}|")
         yield f"{'#' * (2 + section.path.removesuffix('.NAME').count('.'))} {section.title}\n"
         yield f"{inspect.cleandoc(model.__doc__ or '')}{self._more(section, inherited)}\n"
         if rows:
-            yield "\n".join(["|key|type|default|meaning|", "|---|---|---|---|", *rows, ""])
+            yield "\n".join(["|key|default|meaning|", "|---|---|---|", *rows, ""])
         for one in inner:
             yield from self.write(one)
 
@@ -165,9 +165,25 @@ def _nested(path: str, annotation: Any) -> Section | None:
     return None
 
 
-def type_of(info: FieldInfo) -> str:
-    """The type of a key in words, with its choices or bounds."""
-    return " ".join([_words(info.annotation), *_bounds(info.metadata)])
+def values_of(info: FieldInfo) -> str:
+    """The default of a key, with its choices or bounds, and its type if the default does not show
+    it. A default in bold is one of the choices after it."""
+    default = default_of(info)
+    choices = _choices(info.annotation)
+    if default in choices:
+        return ", ".join([f"**{default}**", *(one for one in choices if one != default)])
+    bounds = " ".join(_bounds(info.metadata))
+    shown = default not in ("required", "none", "`[]`", "`{}`")
+    kind = bounds if shown else " ".join([_words(info.annotation), bounds]).strip()
+    return ", ".join(filter(None, [default, kind]))
+
+
+def _choices(annotation: Any) -> list[str]:
+    """Values of a literal, as the page writes them; empty for another type."""
+    (part, *others) = _parts(annotation)
+    if others or get_origin(part) is not Literal:
+        return []
+    return [f"`{json.dumps(value)}`" for value in get_args(part)]
 
 
 def _words(annotation: Any) -> str:

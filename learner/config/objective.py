@@ -73,8 +73,7 @@ class Credit(Table):
 
     turns: TurnsBy = "none"
     """Turns that a turn's return is compared with: of the same anchor, number (`"position"`) or
-    group. `"alone"`: the return itself. `"released"`: as SEARL's code. `"none"`: no credit of
-    turns."""
+    group. `"alone"`: the return itself. `"released"`: as SEARL's code."""
     weight: float = Field(default=1.0, ge=0)
     """Factor on a turn's advantage."""
     discount: float = Field(default=0.5, ge=0, le=1)
@@ -274,7 +273,7 @@ class Kl(Table):
     """Weight of the term. 0 loads no reference model."""
     estimator: KlName = "k3"
     """Estimator, with d = logp - reference: d, d²/2, exp(-d) - 1 + d, the value of k3 with the
-    gradient of k2, or |d|. On average the gradient of `"k1"` is 0."""
+    gradient of k2, or |d|."""
     place: Literal["loss", "reward"] = "loss"
     """A term of the loss, or d of each token taken off the reward, whatever the estimator."""
 

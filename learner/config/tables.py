@@ -48,15 +48,15 @@ class LearnerTable(TrainingTable):
     """Optimizer steps that share one batch, each with its own part of it."""
     offload: bool = False
     """Gradients, moments and float32 masters lie in host memory between steps, for `run.share_gpu`.
-    The learner's weights must fit beside the sampler. Not run on a GPU yet."""
+    Not run on a GPU yet."""
     keep_policies: int = Field(default=3, ge=2)
     """Published folders that stay on disk."""
     probe_rows: int = Field(default=8, ge=0)
-    """Rows that are scored for the gap (sampler's against learner's log-probs) if training shows
-    few tokens of the current weights; 0 is off."""
+    """Rows that are scored for the gap if training shows few tokens of the current weights; 0 is
+    off."""
     conflict_every: int = Field(default=0, ge=0)
     """With [tasks.NAME]: steps between measurements of the cosines of the tasks' gradients; 0 is
-    never. Such a step takes a backward pass for each task."""
+    never."""
     lease_wait_s: float = Field(default=20.0, gt=0)
     """Time of one long poll for groups, in seconds."""
     prefetch: bool = True

@@ -22,8 +22,8 @@ class TrainingTable(ProcessTable):
     precision: Literal["float32", "bfloat16"] = "float32"
     """Type of the weights; `"bfloat16"` keeps gradients in float32."""
     recompute: Recompute = "none"
-    """Activations that the backward pass computes again: norms and the product of gate and up
-    (`"selective"`), or every layer (`"full"`)."""
+    """Activations that the backward pass computes again: the cheap ones (`"selective"`), or every
+    layer."""
     fusions: Fusions = "off"
     """Fused kernels: those that exist (`"auto"`), or all, which ends the learner if one is missing
     (`"on"`)."""

@@ -88,8 +88,7 @@ class Parallel(Table):
     pipeline: int = Field(default=1, ge=1)
     """Ranks that each hold a part of the layers; divides their number."""
     context: int = Field(default=1, ge=1)
-    """Ranks that each have a part of every sequence, for long sequences. With TransformerEngine
-    they pass keys and values around; without it each rank gathers them. Not for policies that read
+    """Ranks that each have a part of every sequence, for long sequences. Not for policies that read
     images."""
     expert: int = Field(default=1, ge=1)
     """Ranks that share the experts of a mixture, taken from tensor or data ranks. With `tensor`
@@ -98,7 +97,7 @@ class Parallel(Table):
     """Activations of norms are split over the tensor ranks. Not for policies that read images."""
     distributed_optimizer: bool = False
     """The optimizer's state is split over the data ranks, 12 of 18 bytes a parameter in bfloat16.
-    Any number of ranks can read such a checkpoint."""
+    """
     overlap: bool = False
     """Data ranks exchange gradients during the backward pass. Not timed on GPUs yet."""
     timeout_s: float = Field(default=600.0, gt=0)
@@ -120,8 +119,7 @@ class Publish(Table):
     """The way of new weights to the samplers."""
 
     way: Literal["folder", "group"] = "folder"
-    """Files in a folder, or a broadcast from the learner's memory to the samplers' (`"group"`),
-    which the folder follows."""
+    """Files in a folder, or a broadcast from memory to memory (`"group"`)."""
     bucket_mib: int = Field(default=512, ge=1)
     """Weights in one broadcast, in MiB. Learner and samplers need that much room."""
     address: str = Field(default="127.0.0.1", min_length=1)

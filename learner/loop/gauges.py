@@ -63,15 +63,17 @@ class LoopGauges:
             buckets=_SECONDS, registry=self.registry,
         )  # fmt: skip
         self._last = {key: gauge(_NAMES.get(key, key), text) for key, text in LAST.items()}
-        self._version = gauge("weight_step", "the version that was trained last")
+        self._version = gauge("weight_step", "last trained version")
         self._ended = gauge("step_timestamp_seconds", "when the last step ended, Unix time")
-        self._saved = gauge("checkpoint_timestamp_seconds", "when the last one was, Unix time")
-        self._tokens = counter("trained_tokens", "that carried loss")
-        self._trajectories = counter("trajectories", "that were trained on or masked")
-        self._leased = counter("groups_leased", "that steps were made of")
-        self._acknowledged = counter("groups_acknowledged", "that a checkpoint holds")
-        self._published = counter("versions_published", "handed to the samplers")
-        self._device = gauge("device_memory_bytes", "most that tensors took; 0 without a GPU")
+        self._saved = gauge(
+            "checkpoint_timestamp_seconds", "when the last checkpoint was written, Unix time"
+        )
+        self._tokens = counter("trained_tokens", "tokens with loss")
+        self._trajectories = counter("trajectories", "trajectories trained on or masked")
+        self._leased = counter("groups_leased", "groups that steps used")
+        self._acknowledged = counter("groups_acknowledged", "groups that a checkpoint holds")
+        self._published = counter("versions_published", "versions published to the samplers")
+        self._device = gauge("device_memory_bytes", "peak of tensors on the GPU; 0 without one")
         gauge("staleness_bound", "run.max_staleness").set(max_staleness)
         ProcessCollector(namespace=_PREFIX, registry=self.registry)
 

@@ -26,21 +26,27 @@ class MemoryMetrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self._seconds = Histogram(
-            f"{_PREFIX}_request_seconds", "of requests that were answered, with their wait",
+            f"{_PREFIX}_request_seconds", "time of answered requests, waits included",
             ["method"], buckets=_SECONDS, registry=self.registry,
         )  # fmt: skip
         self._errors = Counter(
-            f"{_PREFIX}_errors", "requests that were not", ["method", "reason"],
+            f"{_PREFIX}_errors", "failed requests", ["method", "reason"],
             registry=self.registry,
         )  # fmt: skip
         self._groups = Counter(
-            f"{_PREFIX}_groups_merged", "also those that came again", registry=self.registry
+            f"{_PREFIX}_groups_merged",
+            "groups merged, repeated ones included",
+            registry=self.registry,
         )
         self._registered = Counter(
-            f"{_PREFIX}_tools_registered", "under a node of the graph", registry=self.registry
+            f"{_PREFIX}_tools_registered",
+            "tools registered under a node of the graph",
+            registry=self.registry,
         )
         self._refused = Counter(
-            f"{_PREFIX}_tools_refused", "by a guard or a check", registry=self.registry
+            f"{_PREFIX}_tools_refused",
+            "tools refused by a guard or a check",
+            registry=self.registry,
         )
         ProcessCollector(namespace=_PREFIX, registry=self.registry)
 
@@ -51,9 +57,9 @@ class MemoryMetrics:
             Gauge(f"{_PREFIX}_{name}", text, registry=self.registry).set_function(now)
 
         gauge("tools", "nodes of the newest version", lambda: len(memory.graph.by_id))
-        gauge("edges", "of the newest version", lambda: len(memory.graph.edges))
-        gauge("version", "the newest: changes so far", lambda: memory.graph.version)
-        gauge("requests_waiting", "in threads or for one", waiting)
+        gauge("edges", "edges of the newest version", lambda: len(memory.graph.edges))
+        gauge("version", "number of changes so far", lambda: memory.graph.version)
+        gauge("requests_waiting", "requests in threads, or waiting for one", waiting)
 
     @contextmanager
     def request(self, method: str) -> Iterator[None]:

@@ -43,22 +43,22 @@ class Metrics(Watch):
         self.registry = CollectorRegistry()
         ProcessCollector(namespace=_PREFIX.removesuffix("_"), registry=self.registry)
         self._calls = Counter(
-            f"{_PREFIX}calls", "calls that came to a result", ["tool", "outcome"],
+            f"{_PREFIX}calls", "calls with a result", ["tool", "outcome"],
             registry=self.registry,
         )  # fmt: skip
         self._refused = Counter(
-            f"{_PREFIX}calls_refused", "calls that came to nothing", ["reason"],
+            f"{_PREFIX}calls_refused", "refused calls", ["reason"],
             registry=self.registry,
         )  # fmt: skip
         self._leases = Counter(
             f"{_PREFIX}leases_ended", "sessions ended by their lease", registry=self.registry
         )
         self._queued = Histogram(
-            f"{_PREFIX}queue_seconds", "what a call waited for its turn and for backends", ["tool"],
+            f"{_PREFIX}queue_seconds", "wait of a call, for its turn and its backend", ["tool"],
             buckets=_SECONDS, registry=self.registry,
         )  # fmt: skip
         self._run = Histogram(
-            f"{_PREFIX}run_seconds", "what the tool ran", ["tool"],
+            f"{_PREFIX}run_seconds", "run time of a call", ["tool"],
             buckets=_SECONDS, registry=self.registry,
         )  # fmt: skip
         # `labels` costs more than counting does.
@@ -98,10 +98,12 @@ class _Gauges(Collector):
     def collect(self) -> Iterator[Metric]:
         yield GaugeMetricFamily(f"{_PREFIX}sessions", "open sessions", len(self._host.session_ids))
         yield GaugeMetricFamily(
-            f"{_PREFIX}calls_waiting_to_start", "calls that wait to start", self._host.waiting
+            f"{_PREFIX}calls_waiting_to_start",
+            "calls that wait for an earlier call or a sandbox",
+            self._host.waiting,
         )
         yield GaugeMetricFamily(
-            f"{_PREFIX}task_blob_bytes", "of tasks' media", self._host.blob_bytes
+            f"{_PREFIX}task_blob_bytes", "stored media of tasks", self._host.blob_bytes
         )
         families: dict[str, Metric] = {}
         for tool in self._tools:

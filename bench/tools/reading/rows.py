@@ -4,9 +4,13 @@
 
 A ROW has `workload`, `mode`, `concurrency`, `requests`, `requests_per_s`, `latency_ms` {`min`,
 `avg`, `p50`, `p90`, `p99`, `max`}, `queue_ms`, `run_ms` and `wire_ms` (averages, which add up to
-that of the latency), `errors`, `cpu_ms_per_call`, `floor_cpu_ms_per_call`, `rss_mib`, and more.
-`late_ms` is how late the client sent a call. Unknown figures are null. The page
-docs/operate/benchmarks.md defines the others.
+that of the latency), `errors`, `cpu_ms_per_call` (client, service and sandboxes),
+`client_cpu_ms_per_call`, `floor_cpu_ms_per_call`, `rss_mib`, and more. Other `floor_` keys are the
+same of the floor, and `rate_to_floor` is the share of its requests a second. `makespan_s` goes from
+the start to the last answer, `longest_sleep_s` is the longest sleep of a call. `pss_mib` is the
+proportional memory of the service, `idle_pss_mib` that before any session, and
+`pss_mib_per_session` what one session adds. `late_ms` is how late the client sent a call. Unknown
+figures are null.
 """
 
 from __future__ import annotations

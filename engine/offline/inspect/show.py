@@ -157,10 +157,10 @@ def _end(found: Mapping[str, Any]) -> RenderableType:
     if found.get("waits_for"):
         end.add_row("waits for", Text(escaped(", ".join(found["waits_for"]))))
     if found["reward"] is not None:
-        end.add_row("reward", f"{found['reward']:g}")
+        end.add_row("reward", f"{found['reward'] + 0.0:g}")
     for part in found.get("reward_parts", ()):
         turn = "" if part["turn"] is None else f" of turn {part['turn']}"
-        end.add_row("", f"{escaped(part['name'])}{turn}: {part['value']:g}")
+        end.add_row("", f"{escaped(part['name'])}{turn}: {part['value'] + 0.0:g}")
     if "masked" in found:
         end.add_row("masked", Text(escaped(found["why_masked"])) if found["masked"] else "no")
     seconds = ", ".join(f"{name} {_ms(value)}" for name, value in found["seconds"].items())

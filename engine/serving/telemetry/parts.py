@@ -58,64 +58,76 @@ class PartMetrics:
         def total(name: str, text: str, *labels: str) -> FollowedCounter:
             return FollowedCounter(name, text, labels, registry)
 
-        self._sampler_up = gauge("toolwright_engine_sampler_up", "0: set aside", "sampler")
+        self._sampler_up = gauge(
+            "toolwright_engine_sampler_up", "1 while in use, 0 while set aside", "sampler"
+        )
         self._sampler_in_flight = gauge(
-            "toolwright_engine_sampler_in_flight", "requests", "sampler"
+            "toolwright_engine_sampler_in_flight", "requests in flight", "sampler"
         )
         self._sampler_queued = gauge(
             "toolwright_engine_sampler_queued_tokens",
-            "that requests in flight will bring",
+            "expected tokens of the requests in flight",
             "sampler",
         )
         self._sampler_pace = gauge(
             "toolwright_engine_sampler_seconds_a_token",
-            "of one stream, as measured lately",
+            "recent seconds a token of one stream",
             "sampler",
         )
-        self._sampler_tokens = total("toolwright_engine_sampler_tokens", "received", "sampler")
+        self._sampler_tokens = total(
+            "toolwright_engine_sampler_tokens", "tokens received", "sampler"
+        )
         self._sampler_failures = total(
-            "toolwright_engine_sampler_failures", "of requests", "sampler", "reason"
+            "toolwright_engine_sampler_failures", "requests that failed", "sampler", "reason"
         )
         self._tool_sessions = gauge("toolwright_engine_tool_sessions", "open sessions", "service")
-        self._tool_calls = gauge("toolwright_engine_tool_calls_in_flight", "calls", "service")
+        self._tool_calls = gauge(
+            "toolwright_engine_tool_calls_in_flight", "calls in flight", "service"
+        )
         self._tool_waiting = gauge(
             "toolwright_engine_tool_opens_waiting", "sessions that wait for room", "service"
         )
         self._tool_retries = total(
-            "toolwright_engine_tool_retries", "requests again", "service", "reason"
+            "toolwright_engine_tool_retries", "requests retried", "service", "reason"
         )
         self._tool_failures = total(
             "toolwright_engine_tool_failures",
-            "given up, so that an attempt ended",
+            "requests given up, each of which ended an attempt",
             "service",
             "reason",
         )
         self._tool_away = total(
-            "toolwright_engine_tool_away_seconds", "without an answer that was expected", "service"
+            "toolwright_engine_tool_away_seconds", "seconds without an expected answer", "service"
         )
         self._attempts = total(
-            "toolwright_engine_attempts_failed", "also where a later attempt succeeded", "reason"
+            "toolwright_engine_attempts_failed", "attempts that infrastructure ended", "reason"
         )
         self._passed_over = gauge(
-            "toolwright_engine_tasks_passed_over", "of this run, in all its lives"
+            "toolwright_engine_tasks_passed_over", "tasks that cannot run, since the run began"
         )
         self._dropped = gauge(
-            "toolwright_engine_dropped_groups", "too old or too large, of this run"
+            "toolwright_engine_dropped_groups", "groups too old or too large, since the run began"
         )
         self._turned_away = gauge(
-            "toolwright_engine_turned_away_groups", "without a signal, of this run"
+            "toolwright_engine_turned_away_groups", "groups without a signal, since the run began"
         )
-        self._old_tokens = total("toolwright_engine_old_tokens", "sent without loss, as too old")
-        self._full = gauge("toolwright_engine_journal_full", "1: the disk is, nothing is admitted")
+        self._old_tokens = total(
+            "toolwright_engine_old_tokens", "tokens sent without loss because they were too old"
+        )
+        self._full = gauge(
+            "toolwright_engine_journal_full", "1 while the disk is full and nothing is admitted"
+        )
         self._commit = gauge(
-            "toolwright_engine_journal_commit_seconds", "that the last transaction took"
+            "toolwright_engine_journal_commit_seconds", "seconds of the last transaction"
         )
         self._commits = total(
-            "toolwright_engine_journal_commits", "transactions, each of which flushes the disk"
+            "toolwright_engine_journal_commits", "transactions, each with one flush of the disk"
         )
-        self._free = gauge("toolwright_engine_disk_free_bytes", "where the run folder is")
+        self._free = gauge(
+            "toolwright_engine_disk_free_bytes", "free space of the run folder's disk"
+        )
         self._backlog = gauge(
-            "toolwright_engine_journal_backlog", "appends that are not durable yet"
+            "toolwright_engine_journal_backlog", "events that are not durable yet"
         )
 
     def samplers(self, statistics: Mapping[str, Mapping[str, Any]]) -> int:

@@ -98,11 +98,13 @@ class Exporter(MetricCollector):
 
     def collect(self) -> Iterator[Metric]:
         """For Prometheus; called in its thread."""
-        spans = CounterMetricFamily(self._prefix, "offered to the collector", labels=["outcome"])
+        spans = CounterMetricFamily(
+            self._prefix, "spans by what became of them", labels=["outcome"]
+        )
         for outcome in ("sent", "dropped", "refused"):
             spans.add_metric([outcome], getattr(self, outcome))
         yield spans
-        yield GaugeMetricFamily(f"{self._prefix}_waiting", "in the queue", self.waiting)
+        yield GaugeMetricFamily(f"{self._prefix}_waiting", "spans in the queue", self.waiting)
 
     def _run(self) -> None:
         failures = 0

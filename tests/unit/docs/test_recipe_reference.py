@@ -32,6 +32,8 @@ class Base(Table):
     """Folder of it."""
     way: Literal["folder", "group"] | None = None
     """Way, or none."""
+    unit: Literal["turn", "token"] = "token"
+    """Unit."""
 
 
 class Whole(Base):
@@ -39,6 +41,8 @@ class Whole(Base):
 
     share: float = Field(default=1e-6, ge=0, le=1)
     """Share a|b."""
+    names: tuple[str, ...] = ()
+    """Names."""
     bounds: tuple[Bound, ...] = ()
     """Bounds."""
     other: Bound | None = None
@@ -60,10 +64,12 @@ def test_a_table_has_its_keys_with_types_defaults_and_bounds_and_the_tables_insi
     text = written(Section("whole", Whole))
     rows = [line for line in text.splitlines() if line.startswith("|`")]
     assert rows == [
-        "|`folder`|path|required|Folder of it.|",
-        '|`way`|`"folder"`, `"group"`|none|Way, or none.|',
-        r"|`share`|number 0 to 1|`1e-6`|Share a\|b.|",
-        "|`upper`|number > 0|required|Largest value.|",
+        "|`folder`|required, path|Folder of it.|",
+        '|`way`|none, `"folder"`, `"group"`|Way, or none.|',
+        '|`unit`|**`"token"`**, `"turn"`|Unit.|',
+        r"|`share`|`1e-6`, 0 to 1|Share a\|b.|",
+        "|`names`|`[]`, list of text|Names.|",
+        "|`upper`|required, number > 0|Largest value.|",
     ]
     assert "### [[whole.bounds]]\n\nA bound." in text
 

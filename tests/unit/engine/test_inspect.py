@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import re
 import sqlite3
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -121,6 +122,15 @@ async def test_a_finished_trajectory_as_a_timeline(run: Path) -> None:
     text = laid_out(found)
     for piece in ("tidy of turn 0", "ANSWERED", "STOP '</python>'", "queued 1.0 ms, ran 20.0 ms"):
         assert piece in text
+
+
+async def test_a_reward_of_minus_zero_is_shown_as_zero(run: Path) -> None:
+    """As of `-0.05 * 0`, a penalty for nothing."""
+    found = trajectory_state(run, "g0000003-0", lambda ids: f"<{len(ids)} ids>")
+    found |= {"reward": -0.0, "reward_parts": [{"name": "late", "value": -0.0, "turn": None}]}
+    text = laid_out(found)
+    assert "late: 0" in text
+    assert re.search(r"reward +0", text)
 
 
 async def test_a_trajectory_in_flight_as_a_timeline(run: Path) -> None:

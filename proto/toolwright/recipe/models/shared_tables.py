@@ -61,15 +61,13 @@ class Run(Table):
     name: str
     """Name of the run in progress lines and reports."""
     folder: Path
-    """Folder of everything that the run leaves. A second start resumes what is there, so a new run
-    needs a new folder."""
+    """Folder of everything that the run leaves. A second start resumes what is there."""
     seed: int = 0
     """Seed of the order of tasks and of the learner's random generators."""
     epochs: int | None = Field(default=None, ge=1)
-    """Passes over the rows of the tasks' files, in place of `steps`. Steps follow from the number
-    of rows and `groups_per_step`; with several tasks the slowest one decides. Sources must be
-    .jsonl or .parquet files, which each process counts at its start. Groups that
-    `[task.dynamic_sampling]` discards are read in addition."""
+    """Passes over the rows of the tasks' files (.jsonl or .parquet), in place of `steps`. With
+    several tasks the slowest one decides. Groups that `[task.dynamic_sampling]` discards are read
+    in addition."""
     steps: int | None = Field(default=None, ge=0, validate_default=True)
     """Weight versions to train; 0 only evaluates. Required without `epochs`."""
     groups_per_step: int = Field(ge=1)
@@ -85,10 +83,10 @@ class Run(Table):
     `"decoupled"` alone."""
     share_gpu: bool = False
     """Samplers release their GPU's memory while the learner trains on it. It needs staleness 0 and
-    `learner.publish.way = "folder"`."""
+    publishing by folder."""
     publish_adapters: bool = False
     """Samplers get the adapters of `[learner.lora]` alone, megabytes instead of gigabytes. It needs
-    `learner.publish.way = "folder"` and stays as it is for the whole run."""
+    publishing by folder."""
     engine: str = "127.0.0.1:50051"
     """Address of `engine serve`. Port 0 is any free one, which `toolwright run` chooses; so for
     samplers and tool services."""
@@ -167,11 +165,10 @@ class Policy(Table):
     """Local Hugging Face folder of a Qwen2, Qwen3, Qwen3-MoE, Llama or Qwen2.5-VL model. Other
     Qwen-VL models can be sampled and not trained."""
     foreign_text: ForeignText = "plain"
-    """Meaning of control tokens, such as `</think>`, in text of tools and tasks: their letters
-    (`"plain"`), or the control token (`"as_is"`)."""
+    """Control tokens, such as `</think>`, in text of tools and tasks: their letters (`"plain"`), or
+    the token."""
     template: dict[str, JsonValue] = Field(default_factory=dict)
-    """Variables of the chat template, such as `{ enable_thinking = false }`. They count wherever
-    the template is rendered, and in the tokenizer's hash."""
+    """Variables of the chat template, such as `{ enable_thinking = false }`."""
 
     synonyms: ClassVar = "policy"
 
@@ -196,9 +193,8 @@ class Sampler(Table):
     """Kind of the servers. The two of OpenAI are for evaluations alone, as are the next five keys.
     """
     endpoints: tuple[str, ...] = Field(min_length=1)
-    """URLs of the servers, such as `["http://127.0.0.1:30000"]`. Requests go to the server that
-    should finish first. A failed server is set aside and gets the newest weights when it returns.
-    The servers belong to the run: the engine aborts other requests when it starts."""
+    """URLs of the servers, such as `["http://127.0.0.1:30000"]`. They belong to the run: the engine
+    aborts other requests when it starts."""
     model: str = ""
     """Name of the model at the API. Empty: the only one that it serves."""
     key_env: str = ""
@@ -220,9 +216,8 @@ class Sampler(Table):
     repetition_penalty: float = Field(default=1.0, gt=0)
     """Factor against repeated tokens; 1 is off."""
     stream_interval: int = Field(default=8, ge=1)
-    """Tokens in one chunk of a stream. A stop of one token ends a request at once anyway. At 1,
-    reading costs the engine more than twice the CPU time of 8. While the engine reads 1,000
-    streams, new ones have chunks of 32, unless parallel calls or a client wait for them."""
+    """Tokens in one chunk of a stream. At 1, reading costs the engine more than twice the CPU time
+    of 8. While the engine reads 1,000 streams, new ones have chunks of 32."""
     pause: Literal["retract", "in_place", "abort"] = "retract"
     """Effect of a publish on requests in flight. `"retract"` computes their cache again under the
     new weights, `"in_place"` keeps the old cache, and `"abort"` ends and continues them."""
@@ -267,8 +262,8 @@ class Tool(Table):
     service: str = ""
     """Address of a running service: `host:port` or `unix:/path`."""
     serve: tuple[str, ...] = ()
-    """Words after `toolsvc serve`, for a service that the engine starts, restarts and ends. Its
-    output goes to `tools.NAME.log` in the run folder."""
+    """Words after `toolsvc serve`, for a service that the engine starts and ends. Its output goes
+    to `tools.NAME.log`."""
     options: dict[str, Any] = Field(default_factory=dict)
     """With `serve`: options by tool or source, as `--set` of `toolsvc serve` takes them."""
     tls_ca: Path | None = None
@@ -291,8 +286,7 @@ class Tool(Table):
     lease_s: float = Field(default=60.0, gt=0)
     """Time without the engine after which a session ends, in seconds."""
     patience_s: float = Field(default=300.0, ge=0)
-    """Longest time that the service may be unreachable before an attempt fails, in seconds. A full
-    service is waited for without limit."""
+    """Longest time that the service may be unreachable before an attempt fails, in seconds."""
 
     synonyms: ClassVar = "tool"
 

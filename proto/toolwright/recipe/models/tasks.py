@@ -54,8 +54,7 @@ class Limits(Table):
     """Length of prompt and response: the context that the samplers were started with. Nothing
     compares it with theirs."""
     seconds: float = Field(default=600.0, gt=0)
-    """Duration of the turn loop, in seconds. The clock stands still while a sampler or a tool
-    service is unreachable."""
+    """Duration of the turn loop, in seconds, without outages."""
     image_tokens: int = Field(default=1280, ge=1)
     """Reserve for an image until the sampler reports its tokens."""
     image_bytes: int = Field(default=16 << 20, ge=0)
@@ -76,8 +75,8 @@ class DynamicSampling(Table):
     metric: str = ""
     """Name of the part of the reward that is compared. Empty: the final reward."""
     max_gen_batches: int = 0
-    """Most batches sampled to fill one; 1 discards nothing. 0: no such bound, and the run ends
-    after 20 batches in a row without a group that varies."""
+    """Most batches sampled to fill one; 1 discards nothing. 0: the run ends after 20 batches
+    without a group that varies."""
 
 
 class Branching(Table):
@@ -143,18 +142,16 @@ _KINDS_OF = {
 
 
 class Agent(Table):
-    """An agent program of its own writes the trajectories. It calls the policy as a model server,
-    and the engine records each call. An empty table turns it on. Then `limits.model` is the
-    context, `limits.action` the default length of a completion, and `limits.seconds` counts from
-    the hand-out. A trajectory has at most 1,024 completions, 16 calls in flight, and a record of 56
-    MiB."""
+    """An agent program of its own writes the trajectories, with the policy as its model server. An
+    empty table turns it on. Then `limits.model` is the context, `limits.action` the default length
+    of a completion, and `limits.seconds` counts from the hand-out. A trajectory has at most 1,024
+    completions, 16 calls in flight, and a record of 56 MiB."""
 
     kind: Literal["external", "command", "function", "http", "container"] = "external"
     """Who starts the agents: another program (`"external"`), or `agents serve`."""
     command: tuple[str, ...] = ()
     """Program and words of an agent. `python` is Toolwright's own, and words may name files of the
-    recipe's folder. For a container they replace the image's own command, and name programs and
-    files of the image."""
+    recipe's folder. For a container they replace the image's own command."""
     function: str = ""
     """Async function `"module:function"` or `"./file.py:function"` of the task and the client's
     settings."""
@@ -179,15 +176,15 @@ class Agent(Table):
     environment: dict[str, str] = Field(default_factory=dict)
     """Variables of the agent, in addition to its usual ones."""
     reward_from: Literal["recipe", "agent", "callback"] = "recipe"
-    """Source of the reward: `task.reward`, the agent's report, or a later report of its environment
-    (`"callback"`). Without a report the trajectory is masked."""
+    """Source of the reward: `task.reward`, the agent's report, or a later report (`"callback"`).
+    Without a report the trajectory is masked."""
     superseded: Literal["mask", "train"] = "mask"
     """Completions that a later sample of the same request replaced: out of the loss, or in it."""
     constrained: Literal["mask", "train"] = "mask"
     """Completions that a grammar limited: out of the loss, or in it."""
     sampling: Literal["recipe", "request"] = "recipe"
-    """Source of temperature, `top_p`, `top_k`, `min_p` and penalty: the recipe, or each request.
-    Seed and token limit are always the request's."""
+    """Source of the sampling parameters: the recipe, or each request. Seed and token limit are
+    always the request's."""
 
     @property
     def started_here(self) -> bool:
@@ -232,7 +229,7 @@ class TaskTable(Table):
 
     source: str
     """Rows (`data.jsonl`, `data.parquet`), the import path of a function of the seed that yields
-    tasks without end, or `"submitted"`: programs submit the tasks."""
+    tasks without end, or `"submitted"`."""
     protocol: str = "engine.api:Tagged"
     """Import path of the protocol; `"engine.api:Chat"` is the other one that ships."""
     protocol_options: dict[str, Any] = Field(default_factory=dict)
@@ -264,8 +261,8 @@ class TaskTable(Table):
     mask_void: bool = False
     """Mask trajectories with neither a call that a tool understood nor an answer."""
     exclude_masked_from_baseline: bool | None = None
-    """Whether rewards of masked members stay out of their group's mean and deviation. None: only if
-    infrastructure ended the member or its reward failed. `false`: also those count."""
+    """Rewards of masked members stay out of their group's mean and deviation. None: only if
+    infrastructure ended the member or its reward failed."""
     dynamic_sampling: DynamicSampling | None = None
     """Discard groups without a signal. None: train on all."""
     overlong: Overlong | None = None
@@ -279,8 +276,8 @@ class TaskTable(Table):
     limits: Limits = Field(default_factory=Limits)
     """Budgets of one trajectory."""
     metadata: dict[str, Any] = Field(default_factory=dict)
-    """Values laid over the metadata of every training task; tools get them with the session.
-    `{iteration}` in a text becomes RUN.STEP of the weights that the group began with."""
+    """Values laid over the metadata of every training task. `{iteration}` becomes RUN.STEP of the
+    weights that the group began with."""
     tools: tuple[str, ...] = ()
     """Names under [tools] that the task uses; empty is all."""
 
