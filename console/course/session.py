@@ -42,7 +42,7 @@ from console.machine.processes import Processes, created, die_with_us
 from console.machine.ready import free_ports
 from console.machine.signals import TOGETHER_S, heeded, leave, stopped_by
 from console.machine.terminal import lasting_stdout
-from console.machine.versions import machine, sampler_versions, versions
+from console.machine.versions import everything
 from console.record.changes import differences, listed
 from console.record.course import LOGS, Began, CourseLog, CourseRecord, read_course
 from console.record.files import MEMORY_PAGE, read_record
@@ -215,7 +215,7 @@ def _began(setup: Setup, words: Sequence[str], step: int) -> Began:
         argv=list(words),
         recipe=str(setup.recipe.path),
         overrides=list(setup.overrides),
-        versions=versions() | sampler_versions() | machine(),
+        versions=everything(),
         host=socket.gethostname(),
         cwd=os.getcwd(),
         space=pid_space(),

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import aiohttp
 
@@ -23,10 +24,12 @@ Who = Literal["nobody", "right", "stranger"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """why: another program's answer, or the reason of a failed connection."""
+    """why: another program's answer, or the reason of a failed connection. info: a sampler's answer
+    to /model_info."""
 
     who: Who
     why: str = ""
+    info: Mapping[str, Any] = field(default_factory=dict)
 
 
 async def sampler_at(url: str) -> Found:
@@ -41,7 +44,7 @@ async def sampler_at(url: str) -> Found:
                 return _stranger(f"answers {answer.status} to /model_info")
             info = await answer.json(content_type=None)
             if isinstance(info, dict) and "model_path" in info:
-                return Found(who="right")
+                return Found(who="right", info=info)
             return _stranger("says no model_path in /model_info")
     except aiohttp.ClientConnectorError as error:
         return Found(who="nobody", why=str(error))

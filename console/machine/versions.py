@@ -31,16 +31,17 @@ def versions(packages: Sequence[str] = OURS) -> dict[str, str]:
     return {name: version for name, version in found.items() if version}
 
 
-def sampler_versions() -> dict[str, str]:
-    """Packages of the sampler's environment, as sampler/NAME to version."""
-    python = sampler_home.find()
+def sampler_versions(python: Path | None) -> dict[str, str]:
+    """Name to version of SGLang's packages in the environment of a Python, which is not started."""
     sites = python.parents[1].glob("lib/python*/site-packages") if python is not None else ()
-    return {
-        f"sampler/{name}": _version(name, site)
-        for site in sites
-        for name in SAMPLERS
-        if _version(name, site)
-    }
+    found = {name: _version(name, site) for site in sites for name in SAMPLERS}
+    return {name: version for name, version in found.items() if version}
+
+
+def everything() -> dict[str, str]:
+    """Versions here, those of the sampler's environment as sampler/NAME, and the machine."""
+    sampler = sampler_versions(sampler_home.find())
+    return versions() | {f"sampler/{name}": v for name, v in sampler.items()} | machine()
 
 
 def machine() -> dict[str, str]:
