@@ -16,10 +16,9 @@ import os
 import shlex
 import signal
 import socket
-import sys
 import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import ExitStack, asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 
 from rich.console import Console
@@ -36,7 +35,7 @@ from console.course.look import Missing, look
 from console.course.made import outdated, remake
 from console.course.memory_page import write_memory_page
 from console.course.notes import Notes
-from console.errors import ConsoleError, NothingStarted, RecordBroken, Taken
+from console.errors import ConsoleError, NothingStarted, RecordBroken, Taken, fail
 from console.machine.pids import pid_space
 from console.machine.processes import Processes, created, die_with_us
 from console.machine.ready import free_ports
@@ -51,7 +50,6 @@ from console.report.writing import REPORT, SUMMARY, write
 from console.track.beside import tracking
 from console.verdict import FRUITLESS, why_nothing
 from console.watch.screen import Screen
-from toolwright.page.text import plain
 from toolwright.recipe import RecipeError
 
 
@@ -71,13 +69,6 @@ def run(options: Options, words: Sequence[str]) -> Ending:
 def new_screen() -> Screen:
     """On standard output."""
     return Screen(Console(file=lasting_stdout(), highlight=False, soft_wrap=True))
-
-
-def fail(sentence: str, status: int) -> int:
-    """Says it on standard error; returns the status."""
-    with suppress(OSError):
-        print(plain(f"toolwright: {sentence}"), file=sys.stderr, flush=True)
-    return status
 
 
 def planned(setup: Setup) -> tuple[Maker, ...]:

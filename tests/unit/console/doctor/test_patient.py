@@ -63,7 +63,7 @@ def test_a_setting_without_a_recipe_is_refused_and_not_left_out(tmp_path: Path) 
     for given in ([], [str(tmp_path)]):
         told = CliRunner().invoke(app, ["doctor", *given, "--set", "run.steps=7"])
         assert told.exit_code == 2
-        assert "--set belongs to a recipe" in told.output
+        assert "it belongs to a recipe" in told.output
 
 
 def write(folder: Path) -> Path:
