@@ -22,13 +22,13 @@ from typing import Any
 from console.asked import needs
 from console.asked.plan import Maker
 from console.asked.ports import address_of
+from console.asked.settings import made_from
 from console.asked.setup import Setup
 from console.config import Service
-from console.course import half_made
 from console.course.commands import Commands
 from console.course.lock import Held
 from console.course.look import Missing
-from console.course.made import note_made
+from console.course.made import making
 from console.course.notes import Notes
 from console.errors import ConsoleError, ImitationEnded, NothingStarted, ProcessFailed
 from console.machine import ready
@@ -150,7 +150,7 @@ class Course:
         }
         self._notes.stage(maker.name, words[maker.kind])
         self._notes.about(maker.name, f"makes {maker.makes}")
-        with half_made.making(self._setup.run, maker):
+        with making(self._setup.run, maker, made_from(self._setup, maker)):
             try:
                 await self._processes.run(self._commands.maker(maker))
             except ProcessFailed as failed:
@@ -163,7 +163,6 @@ class Course:
                     f"{maker.where} has run and {maker.makes} is not there: let its command write "
                     "it, or correct the path"
                 )
-        note_made(self._setup, maker)
 
     async def _check(self) -> None:
         """NothingStarted with what `engine check` says."""

@@ -28,11 +28,11 @@ from console.asked.plan import Maker, plan, unread
 from console.asked.ports import settle
 from console.asked.settings import settings_of
 from console.asked.setup import Options, Setup, set_up, with_overrides
-from console.course import half_made, leftovers
+from console.course import leftovers
 from console.course.course import Course, Ending
 from console.course.lock import Held, only_console, unwritable
 from console.course.look import Missing, look
-from console.course.made import outdated, remake
+from console.course.made import outdated, remake, there
 from console.course.memory_page import write_memory_page
 from console.course.notes import Notes
 from console.errors import ConsoleError, NothingStarted, RecordBroken, Taken, fail
@@ -75,7 +75,7 @@ def planned(setup: Setup) -> tuple[Maker, ...]:
     """Makers that run first, in order. Raises NothingStarted for a path without a maker."""
     makers = needs.makers(setup.recipe, setup.table)
     goals = needs.goals(setup.recipe)
-    return plan((*goals, *unread(makers, goals)), makers, half_made.there(setup.run, makers))
+    return plan((*goals, *unread(makers, goals)), makers, there(setup.run, makers))
 
 
 def is_done(setup: Setup, record: CourseRecord) -> bool:

@@ -20,8 +20,9 @@ import psutil
 import pytest
 
 from console.asked.plan import Kind, Maker
-from console.course import half_made, leftovers
+from console.course import leftovers
 from console.course.lock import only_console
+from console.course.made import making, there
 from console.course.state import State, state_of
 from console.errors import ConsoleError, NothingStarted, ProcessFailed, Taken
 from console.machine.listeners import holder, is_here, sampler_at, service_at
@@ -204,14 +205,14 @@ def _maker(makes: Path) -> Maker:
 def test_what_was_being_made_is_not_there_and_its_half_is_moved_aside(tmp_path: Path) -> None:
     made = tmp_path / "rows.jsonl"
     maker = _maker(made)
-    with pytest.raises(RuntimeError), half_made.making(tmp_path, maker):
+    with pytest.raises(RuntimeError), making(tmp_path, maker, {}):
         made.write_text("half", encoding="utf-8")
         raise RuntimeError("killed")
-    assert not half_made.there(tmp_path, [maker])(made)
-    with half_made.making(tmp_path, maker):
+    assert not there(tmp_path, [maker])(made)
+    with making(tmp_path, maker, {}):
         assert not made.exists()
         made.write_text("whole", encoding="utf-8")
-    assert half_made.there(tmp_path, [maker])(made)
+    assert there(tmp_path, [maker])(made)
     assert (tmp_path / "rows.jsonl.unfinished").read_text(encoding="utf-8") == "half"
 
 
@@ -219,7 +220,7 @@ def test_what_was_being_made_is_not_there_and_its_half_is_moved_aside(tmp_path: 
 def test_what_the_user_puts_where_a_maker_failed_is_the_users(tmp_path: Path, kind: Kind) -> None:
     made = tmp_path / "rows.jsonl"
     maker = replace(_maker(made), kind=kind)
-    with pytest.raises(ConsoleError), half_made.making(tmp_path, maker):
+    with pytest.raises(ConsoleError), making(tmp_path, maker, {}):
         made.write_text("half", encoding="utf-8")
         raise ProcessFailed("rows ended with exit code 1", exit_code=1)
     assert (
@@ -227,15 +228,15 @@ def test_what_the_user_puts_where_a_maker_failed_is_the_users(tmp_path: Path, ki
         and (tmp_path / "rows.jsonl.unfinished").read_text(encoding="utf-8") == "half"
     )
     made.write_text("mine", encoding="utf-8")
-    assert half_made.there(tmp_path, [maker])(made)
+    assert there(tmp_path, [maker])(made)
 
 
 def test_what_an_imitation_left_is_for_its_next_start(tmp_path: Path) -> None:
     maker = replace(_maker(tmp_path / "warm"), kind="sft")
-    with pytest.raises(ConsoleError), half_made.making(tmp_path, maker):
+    with pytest.raises(ConsoleError), making(tmp_path, maker, {}):
         maker.makes.mkdir()
         raise ProcessFailed("sft ended with exit code 1", exit_code=1)
-    assert maker.makes.is_dir() and not half_made.there(tmp_path, [maker])(maker.makes)
+    assert maker.makes.is_dir() and not there(tmp_path, [maker])(maker.makes)
 
 
 # --- Who is at an address
