@@ -18,14 +18,8 @@ from console.config import Service
 from console.course.commands import sampler_python
 from console.course.serves import check_engine
 from console.errors import NothingStarted
-from console.machine.listeners import (
-    Found,
-    accepts_at,
-    holder,
-    is_here,
-    sampler_at,
-    service_at,
-)
+from console.machine.listeners import Found, holder, is_here, sampler_at, service_at
+from console.machine.ready import accepts_at
 
 END_IT = "end it, or name another port (0 is any free one)"
 
