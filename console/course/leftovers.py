@@ -20,6 +20,7 @@ from contextlib import suppress
 import psutil
 
 from console.course.commands import LEARNER_GRACE_S
+from console.machine.pids import same_space
 from console.machine.processes import alive, created
 from console.record.course import CourseRecord, ProcessRecord
 
@@ -32,11 +33,9 @@ SAY_S = 10.0
 KILL_WAIT_S = 10.0
 
 
-def left_running(record: CourseRecord, host: str, space: str) -> tuple[ProcessRecord, ...]:
-    """Processes that earlier consoles started here and that live, or left children. host, space:
-    of this process."""
-    last = record.starts[-1] if record.starts else None
-    if last is None or not space or (last.host, last.space) != (host, space):
+def left_running(record: CourseRecord) -> tuple[ProcessRecord, ...]:
+    """Processes that earlier consoles started here and that live, or left children."""
+    if not record.starts or not same_space(record.starts[-1]):
         return ()
     started = (p for p in record.processes if p.state == "started" and p.pid)
     return tuple(p for p in started if any(_members(p)))

@@ -158,7 +158,7 @@ def _steps_made(run: Path) -> int:
 
 
 def _end_leftovers(record: CourseRecord, screen: Screen) -> None:
-    left = leftovers.left_running(record, socket.gethostname(), pid_space())
+    left = leftovers.left_running(record)
     if left:
         names = ", ".join(f"{process.name} ({process.pid})" for process in left)
         they = (

@@ -137,7 +137,7 @@ def _leader() -> Iterator[tuple[subprocess.Popen[bytes], int]]:
 def test_another_process_under_the_same_number_is_left_alone() -> None:
     with _leader() as (leader, child):
         record = _record(leader.pid, created(leader.pid) - 10)
-        assert leftovers.left_running(record, HERE, SPACE) == ()
+        assert leftovers.left_running(record) == ()
         leftovers.end(record.processes, print, told=False, grace_s=0.0)
         assert leader.poll() is None and psutil.pid_exists(child)
 
@@ -145,10 +145,11 @@ def test_another_process_under_the_same_number_is_left_alone() -> None:
 def test_nothing_is_known_of_another_boot_or_another_containers_pids() -> None:
     with _leader() as (leader, _child):
         record = _record(leader.pid, created(leader.pid))
-        assert SPACE and leftovers.left_running(record, HERE, SPACE)
-        assert leftovers.left_running(record, HERE, "another boot") == ()
+        assert SPACE and leftovers.left_running(record)
+        booted = replace(record.starts[0], space="another boot")
+        assert leftovers.left_running(replace(record, starts=(booted,))) == ()
         elsewhere = _record(leader.pid, created(leader.pid), host="elsewhere")
-        assert leftovers.left_running(elsewhere, HERE, SPACE) == ()
+        assert leftovers.left_running(elsewhere) == ()
 
 
 def test_a_console_in_the_recorded_session_does_not_end_itself() -> None:
@@ -189,7 +190,7 @@ def test_children_of_a_leader_that_is_gone_are_ended() -> None:
         record = _record(leader.pid, created(leader.pid))
         leader.kill()
         leader.wait()
-        left = leftovers.left_running(record, HERE, SPACE)
+        left = leftovers.left_running(record)
         assert [one.name for one in left] == ["engine"]
         leftovers.end(left, print, told=True, grace_s=5.0)
         assert not psutil.pid_exists(child) or psutil.Process(child).status() == "zombie"
