@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import shutil
+import platform
 import sys
 from collections.abc import Iterator
 from importlib import metadata
@@ -12,7 +12,7 @@ from pathlib import Path
 from console.doctor.types import Finding, Findings, Patient, ok, problem, unknown, warning
 from console.errors import NothingStarted
 from console.machine.programs import ask, module
-from console.machine.versions import sampler_versions
+from console.machine.versions import sampler_versions, version_of
 from toolwright.process.packaged import packaged
 
 NEEDED = ("engine", "toolsvc", "learner", "console")
@@ -21,8 +21,6 @@ TESTED = "constraints/toolwright.txt"
 TESTED_SAMPLER = "constraints/sampler-cpu.txt"
 SHOWN = 6
 INSTALL = "toolwright install-sampler"
-SANDBOXED = ("python", "bash", "sql", "create_and_execute", "image", "browser")
-"""Built-in tools that do not start without a sandbox."""
 _TORCH = (
     "import torch;"
     "print(torch.__version__, torch.version.cuda or '-', torch.cuda.is_available(),"
@@ -31,12 +29,7 @@ _TORCH = (
 
 
 def python(_patient: Patient) -> Findings:
-    version = ".".join(map(str, sys.version_info[:3]))
-    if not (3, 11) <= sys.version_info[:2] < (3, 13):
-        mend = "make an environment with Python 3.11 or 3.12: python3.11 -m venv .venv"
-        yield problem("Python", f"Python {version} is not supported", mend)
-        return
-    yield ok("Python", f"Python {version} at {sys.executable}")
+    yield ok("Python", f"Python {platform.python_version()} at {sys.executable}")
     if sys.prefix == sys.base_prefix:
         sentence = "Toolwright is installed into the system's own Python"
         yield warning("Python", sentence, "python3 -m venv .venv, and install it there")
@@ -52,7 +45,7 @@ def packages(_patient: Patient) -> Findings:
 
     def lacks(extra: str) -> list[str]:
         mine = [one for one in wanted if one.marker and one.marker.evaluate({"extra": extra})]
-        return [one.name for one in mine if not installed(one.name)]
+        return [one.name for one in mine if not version_of(one.name)]
 
     whole = True
     for extra in NEEDED:
@@ -63,13 +56,13 @@ def packages(_patient: Patient) -> Findings:
             yield level("packages", sentence, f"pip install 'toolwright[{extra}]'")
     if whole:
         yield ok("packages", f"the packages of {', '.join(NEEDED)}")
-    have = {one.name: installed(one.name) for one in wanted}
+    have = {one.name: version_of(one.name) for one in wanted}
     mend = f"pip install -c {packaged(TESTED)} 'toolwright[all]'"
     yield from _untested("packages", have, pins(packaged(TESTED)), mend)
 
 
 def torch(_patient: Patient) -> Findings:
-    version = installed("torch")
+    version = version_of("torch")
     if not version:
         sentence = "torch is not installed, so no learner runs here"
         yield warning("torch", sentence, "pip install 'toolwright[learner]'")
@@ -123,7 +116,7 @@ def sampler_environment(patient: Patient) -> Findings:
         yield from _untested(subject, have, pins(packaged(TESTED_SAMPLER)), INSTALL)
 
 
-def sandbox(patient: Patient) -> Findings:
+def sandbox(_patient: Patient) -> Findings:
     """The sandboxes of tools that run foreign code, and their levels, as `toolsvc` reports them."""
     said = ask(module("toolsvc.cli", "isolation", "--json"), seconds=40.0)
     try:
@@ -132,40 +125,17 @@ def sandbox(patient: Patient) -> Findings:
         level = unknown if said.status is None else warning
         sentence = f"`toolsvc isolation` gives no answer: {said.last_line}"
         yield level("sandbox", sentence, "pip install 'toolwright[toolsvc]'")
-        levels = {}
-    holds = {name: answer["level"] for name, answer in levels.items() if answer["level"]}
-    for name, kept in holds.items():
-        yield ok("sandbox", f"{name}: isolation level {kept} holds")
-    served = _served_words(patient)
-    if levels and not holds:
-        needed = any(word in SANDBOXED or word.endswith(".py") for word in served)
-        # firejail is the default, so its sentence is the one that `toolsvc serve` would say.
-        why, _, mend = str(levels["firejail"]["why"]).partition(": ")
-        level = problem if needed else warning
-        yield level("sandbox", f"no sandbox holds foreign code: {why}", mend)
-    elif holds and "firejail" not in holds and "bubblewrap" not in served:
-        mend = "add --sandbox bubblewrap to `toolsvc serve`"
-        mend += "" if shutil.which("firejail") else ", or `apt-get install firejail` as root"
+        return
+    holds = [name for name, answer in levels.items() if answer["level"]]
+    for name in holds:
+        yield ok("sandbox", f"{name}: isolation level {levels[name]['level']} holds")
+    # firejail is the default, so its sentence is the one that `toolsvc serve` would say.
+    why, _, mend = str(levels["firejail"]["why"]).partition(": ")
+    if not holds:
+        yield warning("sandbox", f"no sandbox holds foreign code: {why}", mend)
+    elif "firejail" not in holds:
+        mend = "add --sandbox bubblewrap to `toolsvc serve`, or `apt-get install firejail` as root"
         yield warning("sandbox", "firejail, the default, does not hold; bubblewrap does", mend)
-
-
-def _served_words(patient: Patient) -> list[str]:
-    """Words of everything that the recipe starts as a tool service."""
-    if patient.setup is None:
-        return []
-    tools, table = patient.setup.recipe.shared.tools, patient.setup.table
-    return [
-        *(word for tool in tools.values() for word in tool.words),
-        *(word for service in table.services for word in service.run),
-    ]
-
-
-def installed(name: str) -> str:
-    """The version of a package here; "" without it."""
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return ""
 
 
 def pins(file: Path) -> dict[str, str]:

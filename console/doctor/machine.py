@@ -36,7 +36,6 @@ LEAST_SHARED = 256 << 20
 PROXIES = ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY", "https_proxy", "HTTPS_PROXY")
 LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 """Files with the bytes that a container may take."""
-UTF8 = "export LC_ALL=C.UTF-8"
 SHARED_SYSTEMS = ("nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs", "lustre", "beegfs", "ceph")
 
 
@@ -148,17 +147,14 @@ def limits(_patient: Patient) -> Findings:
 
 
 def text(_patient: Patient) -> Findings:
-    files, terminal = locale.getpreferredencoding(False), sys.stdout.encoding or "utf-8"
-    if _plain(files) != "utf8":
-        yield problem("text", f"files are read and written as {files} by default", UTF8)
-    elif _plain(terminal) != "utf8":
-        yield warning("text", f"this terminal takes {terminal}", UTF8)
-    else:
-        yield ok("text", "UTF-8")
-
-
-def _plain(encoding: str) -> str:
-    return encoding.lower().replace("-", "")
+    for what, name in (
+        ("files are read and written as", locale.getpreferredencoding(False)),
+        ("this terminal takes", sys.stdout.encoding or "utf-8"),
+    ):
+        if name.lower().replace("-", "") != "utf8":
+            yield warning("text", f"{what} {name}", "export LC_ALL=C.UTF-8")
+            return
+    yield ok("text", "UTF-8")
 
 
 def network(patient: Patient) -> Findings:

@@ -259,8 +259,8 @@ def test_little_memory(patient: Patient, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_package_that_is_missing_names_its_extra(
     patient: Patient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = installation.installed
-    monkeypatch.setattr(installation, "installed", lambda n: "" if n == "aiohttp" else real(n))
+    real = installation.version_of
+    monkeypatch.setattr(installation, "version_of", lambda n: "" if n == "aiohttp" else real(n))
     mends = {one.mend for one in installation.packages(patient)}
     assert {"pip install 'toolwright[engine]'", "pip install 'toolwright[console]'"} <= mends
 
@@ -268,8 +268,8 @@ def test_a_package_that_is_missing_names_its_extra(
 def test_versions_beside_the_tested_ones_are_said(
     patient: Patient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = installation.installed
-    monkeypatch.setattr(installation, "installed", lambda n: "0.0.1" if n == "grpcio" else real(n))
+    real = installation.version_of
+    monkeypatch.setattr(installation, "version_of", lambda n: "0.0.1" if n == "grpcio" else real(n))
     found = [one for one in installation.packages(patient) if "grpcio 0.0.1" in one.sentence]
     assert found[0].level is Level.WARNING
 
