@@ -7,7 +7,6 @@ was typed makes no sense.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import signal
 import sys
@@ -21,6 +20,7 @@ from typing import Annotated, get_args
 
 import typer
 
+from console.course.lock import try_lock
 from console.errors import RecordBroken
 from console.record.course import read_course
 from console.track.tracker import FOLDER, Destination
@@ -144,20 +144,7 @@ def _alone(run: Path, name: str, deadline: float) -> Iterator[bool]:
         yield False
         return
     with file:
-        while True:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    yield False
-                    return
-                time.sleep(LOOK_S / 10)
-            except OSError:
-                # A file system without locks: two trackers there write twice, and harm nothing.
-                break
-            else:
-                break
-        yield True
+        yield try_lock(file, max(0.0, deadline - time.monotonic()))
 
 
 class _Stop:
