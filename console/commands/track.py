@@ -107,7 +107,7 @@ def _what(run: Path, to: str, settings: list[str]) -> tuple[Path, list[Destinati
         folder = recipe.run_folder
         default = list(recipe.table("console", ConsoleTable).track)
     elif settings:
-        raise ValueError(f"--set belongs to a recipe, and {run} is none: name RECIPE.toml")
+        raise ValueError(f"--set belongs to a recipe: name RECIPE.toml, not {run}")
     elif run.exists() and not run.is_dir():
         raise ValueError(f"{run} is no folder: name a run folder or RECIPE.toml")
     names = list(dict.fromkeys(name for name in to.split(",") if name)) or default

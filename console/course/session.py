@@ -223,7 +223,7 @@ async def _course(
     processes = Processes(logs, notes.process)
     with _Signals(processes, notes) as signals:
         try:
-            # The trackers are none of the run's processes: they have their last look after those.
+            # The trackers are not the run's processes: they have their last look after those.
             async with (
                 tracking(
                     setup.run,

@@ -227,7 +227,7 @@ def _listed(recipe: Recipe, name: str, table: Tool) -> Findings:
 
 
 async def _json(url: str) -> Mapping[str, Any]:
-    """The JSON object at a URL; an empty one if there is none in time."""
+    """The JSON object at a URL; an empty one without an answer in time."""
     import aiohttp
 
     timeout = aiohttp.ClientTimeout(total=ANSWER_S)

@@ -101,7 +101,7 @@ def _patient(given: Path | None, settings: list[str]) -> tuple[Patient, list[Fin
 
 
 def _setup(given: Path, settings: Sequence[str]) -> Setup:
-    """Of a recipe, or of a run folder, whose last start names recipe and overrides."""
+    """The recipe, or that of a run folder's last start, with its overrides. Raises as `set_up`."""
     if not given.is_dir() or (given / DEFAULT).is_file():
         return set_up(Options(recipe=given, overrides=tuple(settings)))
     if starts := read_course(given).starts:

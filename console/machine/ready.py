@@ -24,7 +24,7 @@ async def serves(ready: str) -> bool:
     """Whether a server answers now. ready: "grpc:HOST:PORT" for SERVING of grpc.health.v1, or a URL
     for 200."""
     if ready.startswith("grpc:"):
-        # A new channel each time: one that found nobody waits longer and longer.
+        # A new channel each time: one that failed waits longer and longer.
         address, token = ready.removeprefix("grpc:"), os.environ.get(TOKEN_VARIABLE, "")
         async with open_channel(address, token) as channel:
             health = health_pb2_grpc.HealthStub(channel)
@@ -42,7 +42,7 @@ async def serves(ready: str) -> bool:
 
 async def until_serves(ready: str) -> None:
     """Returns when a server answers. ready: as for `serves`."""
-    while not await serves(ready):  # noqa: ASYNC110 - a server tells nobody that it listens
+    while not await serves(ready):  # noqa: ASYNC110 - no event tells that a server listens
         await asyncio.sleep(INTERVAL_S)
 
 

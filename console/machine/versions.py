@@ -25,7 +25,7 @@ def versions(packages: Sequence[str] = OURS) -> dict[str, str]:
     for name in packages:
         found[name] = version_of(name)
     found["firejail"] = _first_line("firejail", "--version").removeprefix("firejail version ")
-    # A wheel in an environment within somebody's checkout is not of that commit.
+    # A wheel in an environment within a checkout is not of that commit.
     if (ROOT / ".git").exists():
         found["commit"] = _first_line("git", "-C", str(ROOT), "rev-parse", "--short=12", "HEAD")
     return {name: version for name, version in found.items() if version}
