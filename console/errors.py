@@ -11,7 +11,11 @@ ConsoleError        1  something failed
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+
+from toolwright.page.text import plain
 
 
 class ConsoleError(Exception):
@@ -63,3 +67,19 @@ class Taken(ConsoleError):
     """Another console, or another run's server, is where this one would be."""
 
     status = 5
+
+
+def fail(sentence: str, status: int) -> int:
+    """Says it on standard error; returns the status."""
+    with suppress(OSError):
+        print(plain(f"toolwright: {sentence}"), file=sys.stderr, flush=True)
+    return status
+
+
+@contextmanager
+def exit_on_error() -> Iterator[None]:
+    """Ends the command with the sentence and the status of a ConsoleError in the block."""
+    try:
+        yield
+    except ConsoleError as error:
+        raise SystemExit(fail(str(error), error.status)) from None

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 
-from console.machine.ready import origin
 from toolwright.common.v1.trajectory_pb2 import Trajectory
 from toolwright.rollout.v1 import rollout_pb2, rollout_pb2_grpc
 from toolwright.rpc.channel import open_channel
 
 GROUPS_A_LEASE = 256
+LOOK_S = 0.25
 
 
 async def leased(port: int, trajectories: int) -> AsyncIterator[Trajectory]:
@@ -17,13 +18,16 @@ async def leased(port: int, trajectories: int) -> AsyncIterator[Trajectory]:
     mark, left = 0, trajectories
     async with open_channel(f"127.0.0.1:{port}") as channel:
         stub = rollout_pb2_grpc.RolloutServiceStub(channel)
-        version = await origin(stub)
+        # It brings the samplers to their weights first.
+        asked = rollout_pb2.GetStatusRequest()
+        while not (status := await stub.GetStatus(asked, timeout=10.0)).HasField("version"):  # noqa: ASYNC110
+            await asyncio.sleep(LOOK_S)
         while left:
             request = rollout_pb2.LeaseGroupsRequest(
                 consumer=rollout_pb2.CONSUMER_TRAIN,
                 after_sequence=mark,
                 max_groups=min(GROUPS_A_LEASE, left),
-                version=version,
+                version=status.version,
             )
             async for item in stub.LeaseGroups(request):
                 if item.HasField("group"):

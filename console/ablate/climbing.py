@@ -23,9 +23,9 @@ from console.config import BASE
 from console.course.commands import Commands
 from console.course.course import Ending
 from console.course.lock import only_console
-from console.course.session import fail, new_screen
+from console.course.session import new_screen
 from console.course.session import run as start
-from console.errors import ConsoleError, NothingStarted, ProcessFailed
+from console.errors import ConsoleError, NothingStarted, ProcessFailed, fail
 from console.machine.processes import Processes
 from console.record.course import LOGS
 from console.watch.screen import Screen

@@ -25,7 +25,7 @@ from console.asked import needs
 from console.asked.plan import Maker
 from console.asked.setup import DEFAULT, Options, Setup, beside, set_up
 from console.config import BASE, Words
-from console.course import half_made
+from console.course.made import there
 from console.course.session import planned
 from console.errors import NothingStarted
 
@@ -90,7 +90,7 @@ class Rung:
         if self.policy is None or self.base is None:
             return ""
         policy = self.policy.makes
-        if half_made.there(self.base, (self.policy,))(policy):
+        if there(self.base, (self.policy,))(policy):
             return ""
         return (
             f"it begins with {policy}, which the {BASE}'s run of this seed makes and which is not "

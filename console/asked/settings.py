@@ -10,8 +10,9 @@ settings: they change nothing that is learnt.
 from __future__ import annotations
 
 import hashlib
+import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from console.asked.plan import Maker
@@ -40,9 +41,9 @@ def settings_of(setup: Setup) -> dict[str, str]:
     found = {
         key: _short(_recorded(value))
         for key, value in dotted(tables)
-        if not key.startswith(_NO_SETTINGS) and not _is_address(key)
+        if not key.startswith(_NO_SETTINGS) and not re.fullmatch(r"tools\..*\.service", key)
     }
-    return found | _code(recipe.folder)
+    return found | _hashes(sorted(recipe.folder.glob("*.py")))
 
 
 def made_from(setup: Setup, maker: Maker) -> dict[str, str]:
@@ -50,9 +51,8 @@ def made_from(setup: Setup, maker: Maker) -> dict[str, str]:
     recipe = setup.recipe
     if maker.kind == "prepare":
         words = [word.replace("{seed}", str(setup.seed)) for word in maker.run]
-        files = [path for word in words if (path := recipe.folder / word).is_file()]
         command = {f"{maker.where} run": _short(shlex.join(words))}
-        return command | {file.name: _hash(file) for file in files[:MOST_FILES]}
+        return command | _hashes([recipe.folder / word for word in words])
     tables: dict[str, object] = {maker.kind: recipe.raw.get(maker.kind, {})}
     if maker.kind == "render":
         for name in ("task", "tasks"):
@@ -69,8 +69,7 @@ def made_from(setup: Setup, maker: Maker) -> dict[str, str]:
         if table
         for key, value in dotted({name: table})
     }
-    files = [need.path for need in maker.needs if need.path.is_file()]
-    return found | {file.name: _hash(file) for file in files}
+    return found | _hashes([need.path for need in maker.needs])
 
 
 def _protocol(table: object) -> dict[str, object]:
@@ -79,22 +78,14 @@ def _protocol(table: object) -> dict[str, object]:
     return {name: table[name] for name in ("protocol", "protocol_options") if name in table}
 
 
-def _is_address(key: str) -> bool:
-    return key.startswith("tools.") and key.endswith(".service")
-
-
-def _code(folder: Path) -> dict[str, str]:
-    return dict(_hashed(sorted(folder.glob("*.py"))[:MOST_FILES]))
-
-
-def _hashed(files: Iterable[Path]) -> Iterator[tuple[str, str]]:
-    for file in files:
-        if file.is_file():
-            yield file.name, _hash(file)
+def _hashes(paths: Sequence[Path]) -> dict[str, str]:
+    """Name to hash of the files among the paths."""
+    files = [path for path in paths if path.is_file()]
+    return {file.name: _hash(file) for file in files[:MOST_FILES]}
 
 
 def _hash(file: Path) -> str:
-    """Hash of the content, or of a large file's size; "" for a file that cannot be read."""
+    """Hash of the content, or a large file's size."""
     try:
         size = file.stat().st_size
         if size > MOST_BYTES:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from console.errors import ConsoleError
+from console.errors import ConsoleError, exit_on_error
 
 
 def compare(
@@ -28,18 +28,13 @@ def compare(
     from console.compare.page import page
     from console.compare.runs import read_runs, remarks
 
-    try:
+    with exit_on_error():
         found = read_runs(runs)
         for remark in (line for run in found for line in remarks(run)):
             print(f"toolwright: {remark}", file=sys.stderr)
-        output.write_text(page(found, window=smooth), encoding="utf-8")
-    except ConsoleError as error:
-        print(f"toolwright: {error}", file=sys.stderr)
-        raise typer.Exit(error.status) from None
-    except OSError as error:
-        print(
-            f"toolwright: {error.filename}: {error.strerror}; name another place with --output",
-            file=sys.stderr,
-        )
-        raise typer.Exit(1) from None
+        try:
+            output.write_text(page(found, window=smooth), encoding="utf-8")
+        except OSError as error:
+            where = f"{error.filename}: {error.strerror}"
+            raise ConsoleError(f"{where}; name another place with --output") from error
     print(output)

@@ -39,18 +39,12 @@ def doctor(
     It changes nothing and sends nothing. It takes less than a minute.
     """
     if bundle is not None and (bundle.suffix != ".zip" or bundle.exists()):
-        why = "is there already" if bundle.suffix == ".zip" else "does not end in .zip"
-        print(f"doctor: {bundle} {why}: name a new FILE.zip", file=sys.stderr)
-        raise typer.Exit(2)
+        raise typer.BadParameter(f"{bundle}: name a new FILE.zip", param_hint="--bundle")
     if settings:
         from console.asked.setup import DEFAULT
 
         if recipe is None or (recipe.is_dir() and not (recipe / DEFAULT).is_file()):
-            what = "none is named" if recipe is None else f"{recipe} is a run folder"
-            print(
-                f"doctor: --set belongs to a recipe, and {what}: name RECIPE.toml", file=sys.stderr
-            )
-            raise typer.Exit(2)
+            raise typer.BadParameter("it belongs to a recipe: name RECIPE.toml", param_hint="--set")
     from console.doctor.visit import visit
 
     failed = visit(recipe, settings or [], as_json=as_json, bundle=bundle, with_texts=with_texts)

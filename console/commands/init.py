@@ -23,7 +23,7 @@ from typing import Annotated, Any
 import typer
 
 from console.asked.setup import beside
-from console.errors import ConsoleError
+from console.errors import ConsoleError, exit_on_error
 from console.machine import sampler_home
 from toolwright.process.packaged import packaged
 
@@ -65,7 +65,7 @@ def init(
     A recipe's folder stands alone: the recipe, its questions, tools and reward, and a README that
     says what to replace. `starter` is the smallest, `outside` trains an agent that you have.
     """
-    try:
+    with exit_on_error():
         if name is None:
             for line in listing(known()):
                 typer.echo(line)
@@ -73,9 +73,6 @@ def init(
         if folder is None:
             raise Refused(f"name the new folder as well: toolwright init {name} my-run")
         copy(chosen(name), folder)
-    except ConsoleError as error:
-        typer.echo(f"toolwright: {error}", err=True)
-        raise typer.Exit(error.status) from error
     for line in what_now(folder):
         typer.echo(line)
 

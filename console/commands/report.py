@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from console.errors import ConsoleError
+from console.errors import exit_on_error
 
 
 def report(
@@ -32,11 +32,8 @@ def report(
     from console.report import write
 
     page = output if output is not None else runs[0] / "report.html"
-    try:
+    with exit_on_error():
         paths = write(runs, page)
-    except ConsoleError as error:
-        print(f"toolwright: {error}", file=sys.stderr)
-        raise typer.Exit(error.status) from None
     for remark in paths.remarks:
         print(f"toolwright: {remark}", file=sys.stderr)
     for line in paths.lines:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from console.engine_option import EngineAddress
+from console.errors import exit_on_error
 
 if TYPE_CHECKING:
     from console.course.state import State
@@ -26,15 +27,11 @@ def status(
     engine: EngineAddress = "",
 ) -> None:
     """Tell where a run is: stage, step, rewards, time left, its processes, how it ended."""
-    from console.course.session import fail
     from console.course.stopping import state
-    from console.errors import ConsoleError
     from toolwright.page.text import plain
 
-    try:
+    with exit_on_error():
         found = state(run, engine)
-    except ConsoleError as error:
-        raise typer.Exit(fail(str(error), error.status)) from None
     if json_:
         typer.echo(json.dumps(found.as_json(), indent=1))
     else:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from console.engine_option import EngineAddress
+from console.errors import exit_on_error
 
 
 def stop(
@@ -22,11 +23,7 @@ def stop(
     The learner finishes its step and writes a checkpoint; the run's own command goes on with it.
     Where no `toolwright run` works in the folder, an engine that serves it is drained.
     """
-    from console.course.session import fail
     from console.course.stopping import stop as stop_run
-    from console.errors import ConsoleError
 
-    try:
+    with exit_on_error():
         typer.echo(stop_run(run, typer.echo, now=now, engine_at=engine))
-    except ConsoleError as error:
-        raise typer.Exit(fail(str(error), error.status)) from None

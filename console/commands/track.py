@@ -7,7 +7,6 @@ was typed makes no sense.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import signal
 import sys
@@ -21,6 +20,7 @@ from typing import Annotated, get_args
 
 import typer
 
+from console.course.lock import try_lock
 from console.errors import RecordBroken
 from console.record.course import read_course
 from console.track.tracker import FOLDER, Destination
@@ -107,7 +107,7 @@ def _what(run: Path, to: str, settings: list[str]) -> tuple[Path, list[Destinati
         folder = recipe.run_folder
         default = list(recipe.table("console", ConsoleTable).track)
     elif settings:
-        raise ValueError(f"--set belongs to a recipe, and {run} is none: name RECIPE.toml")
+        raise ValueError(f"--set belongs to a recipe: name RECIPE.toml, not {run}")
     elif run.exists() and not run.is_dir():
         raise ValueError(f"{run} is no folder: name a run folder or RECIPE.toml")
     names = list(dict.fromkeys(name for name in to.split(",") if name)) or default
@@ -144,20 +144,7 @@ def _alone(run: Path, name: str, deadline: float) -> Iterator[bool]:
         yield False
         return
     with file:
-        while True:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    yield False
-                    return
-                time.sleep(LOOK_S / 10)
-            except OSError:
-                # A file system without locks: two trackers there write twice, and harm nothing.
-                break
-            else:
-                break
-        yield True
+        yield try_lock(file, max(0.0, deadline - time.monotonic()))
 
 
 class _Stop:

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from console.engine_option import EngineAddress
-from console.errors import ConsoleError
+from console.errors import exit_on_error
 
 EPILOG = (
     "Exit codes: that of the run, where `toolwright run` started it; 0 for a run by hand that is "
@@ -61,14 +61,12 @@ def _watch(run: Path, engine: str) -> None:
     from console.watch.screen import Screen
     from console.watch.watching import last_words, watch
 
-    try:
-        ended = asyncio.run(watch(run, Screen(), engine))
-    except ConsoleError as error:
-        print(f"toolwright: {error}", file=sys.stderr)
-        raise typer.Exit(error.status) from None
-    except KeyboardInterrupt:
-        raise typer.Exit(130) from None
-    said = last_words(ended, read_course(run))
+    with exit_on_error():
+        try:
+            ended = asyncio.run(watch(run, Screen(), engine))
+        except KeyboardInterrupt:
+            raise typer.Exit(130) from None
+        said = last_words(ended, read_course(run))
     print(f"toolwright: {said}", file=sys.stderr if ended.status else sys.stdout)
     raise typer.Exit(ended.status)
 
@@ -76,8 +74,5 @@ def _watch(run: Path, engine: str) -> None:
 def _serve(runs: list[Path], listen: str) -> None:
     from console.web.serving import serve
 
-    try:
+    with exit_on_error():
         asyncio.run(serve(runs, listen))
-    except ConsoleError as error:
-        print(f"toolwright: {error}", file=sys.stderr)
-        raise typer.Exit(error.status) from None

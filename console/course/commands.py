@@ -21,6 +21,7 @@ from console.config import Service
 from console.errors import NothingStarted
 from console.machine import sampler_home
 from console.machine.processes import Command
+from console.machine.programs import module
 from toolwright.model.learner_memory import Settings
 from toolwright.process.packaged import packaged
 from toolwright.recipe import Recipe, tables_in_force
@@ -50,6 +51,8 @@ _QUIET = {
 
 _SAFE = {"PYTHONSAFEPATH": "1"}
 """As -P, also for Pythons that know no -P, and for what a process starts."""
+
+_ONE_THREAD = {"OMP_NUM_THREADS": "1"}
 
 LEARNER_GRACE_S = 1800.0
 """A stopping learner finishes its step and writes a checkpoint. A second signal ends it at
@@ -138,22 +141,19 @@ class Commands:
 
     def _computing(self, name: str, verb: str) -> Command:
         """A command of the learner, in as many processes as it has ranks."""
-        setup = self._setup
-        words = (verb, str(setup.recipe.path), *_set(setup.overrides))
-        if setup.table.ranks == 1:
-            argv, shown = (*_module("learner.cli"), *words), ("learner", *words)
-        else:
-            ranks = ("--nnodes=1", f"--nproc-per-node={setup.table.ranks}")
-            meeting = ("--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:0")
-            launch = ("learner.launch", *ranks, *meeting, "-m", "learner.cli", *words)
-            argv, shown = (*_module(launch[0]), *launch[1:]), ("python", "-m", *launch)
-        return Command(
-            name=name,
-            argv=argv,
-            shown=shlex.join(shown),
-            # torchrun starts the ranks, and by `-m` alone.
-            environment={**_quiet(), **self._threads(), **_SAFE},
-            grace_s=LEARNER_GRACE_S,
+        # torchrun starts the ranks, and by `-m` alone.
+        environment = {**self._threads(), **_SAFE}
+        command = self._recipe(name, "learner", (verb,), (), LEARNER_GRACE_S, environment)
+        if (count := self._setup.table.ranks) == 1:
+            return command
+        ranks = ("--nnodes=1", f"--nproc-per-node={count}")
+        meeting = ("--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:0", "-m", OURS["learner"])
+        words = command.argv[len(module(OURS["learner"])) :]
+        launch = (*ranks, *meeting, *words)
+        return replace(
+            command,
+            argv=module("learner.launch", *launch),
+            shown=shlex.join(("python", "-m", "learner.launch", *launch)),
         )
 
     def _recipe(
@@ -163,14 +163,15 @@ class Commands:
         verb: tuple[str, ...],
         more: tuple[str, ...] = (),
         grace_s: float = GRACE_S,
+        environment: Mapping[str, str] = _ONE_THREAD,
     ) -> Command:
         setup = self._setup
         words = (*verb, str(setup.recipe.path), *_set((*setup.overrides, *more)))
         return Command(
             name=name,
-            argv=(*_module(OURS[command]), *words),
+            argv=module(OURS[command], *words),
             shown=shlex.join((command, *words)),
-            environment={**_quiet(), "OMP_NUM_THREADS": "1"},
+            environment={**_quiet(), **environment},
             grace_s=grace_s,
         )
 
@@ -223,15 +224,10 @@ def _quiet() -> dict[str, str]:
     return {name: value for name, value in _QUIET.items() if name not in os.environ}
 
 
-def _module(name: str) -> tuple[str, ...]:
-    # -P: a file of the user's that is called engine.py is not our engine.
-    return (sys.executable, "-P", "-m", name)
-
-
 def _found(word: str) -> tuple[str, ...]:
     if word in ("python", "python3"):
         return (sys.executable,)
-    return _module(OURS[word]) if word in OURS else (word,)
+    return module(OURS[word]) if word in OURS else (word,)
 
 
 def _filled(word: str, values: Mapping[str, str]) -> str:

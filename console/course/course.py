@@ -12,6 +12,7 @@ on.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -22,18 +23,19 @@ from typing import Any
 from console.asked import needs
 from console.asked.plan import Maker
 from console.asked.ports import address_of
+from console.asked.settings import made_from
 from console.asked.setup import Setup
 from console.config import Service
-from console.course import half_made
 from console.course.commands import Commands
 from console.course.lock import Held
 from console.course.look import Missing
-from console.course.made import note_made
+from console.course.made import making
 from console.course.notes import Notes
-from console.errors import ConsoleError, ImitationEnded, NothingStarted, ProcessFailed
-from console.machine import ready
+from console.errors import ConsoleError, ImitationEnded, NothingStarted, NotReady, ProcessFailed
 from console.machine.memory import MemoryMeter
 from console.machine.processes import Command, Processes, Running
+from console.machine.ready import until_serves
+from console.watch.engine import ask
 from console.watch.follow import follow
 from console.watch.status import Status
 
@@ -49,7 +51,9 @@ TOLD = (3, 4, 5)
 """Exit codes of a learner that say more than that it failed: diverged, nothing to learn from, the
 run is another's."""
 LOOK_S = 1.0
-"""Between two looks for the run folder."""
+"""Between two looks for the run folder, and at the last evaluation."""
+AWAY_S = 600.0
+"""An engine that is started again reads its journal and brings every sampler to its weights."""
 GROWN = 1.02
 """A peak of memory that is noted again."""
 
@@ -150,7 +154,7 @@ class Course:
         }
         self._notes.stage(maker.name, words[maker.kind])
         self._notes.about(maker.name, f"makes {maker.makes}")
-        with half_made.making(self._setup.run, maker):
+        with making(self._setup.run, maker, made_from(self._setup, maker)):
             try:
                 await self._processes.run(self._commands.maker(maker))
             except ProcessFailed as failed:
@@ -163,7 +167,6 @@ class Course:
                     f"{maker.where} has run and {maker.makes} is not there: let its command write "
                     "it, or correct the path"
                 )
-        note_made(self._setup, maker)
 
     async def _check(self) -> None:
         """NothingStarted with what `engine check` says."""
@@ -203,18 +206,13 @@ class Course:
     async def _service(self, service: Service) -> None:
         self._notes.about(service.name, "a server of the recipe's", address_of(service.ready))
         running = await self._start(self._commands.service(service))
-        probe = (
-            ready.grpc_ready(service.ready.removeprefix("grpc:"))
-            if service.ready.startswith("grpc:")
-            else ready.http_ready(service.ready)
-        )
-        await self._processes.until_ready(running, probe, service.start_s)
+        await self._processes.until_ready(running, until_serves(service.ready), service.start_s)
 
     async def _sampler(self, name: str, model: Path, url: str) -> None:
         self._notes.about(name, "SGLang: streams tokens", url)
         running = await self._start(self._commands.sampler(name, model, url))
         seconds = self._setup.table.sampler.start_s
-        await self._processes.until_ready(running, ready.http_ready(f"{url}/health"), seconds)
+        await self._processes.until_ready(running, until_serves(f"{url}/health"), seconds)
 
     async def _learn(self) -> Ending:
         """Trains to the end. The learner starts beside the engine, for which it waits."""
@@ -244,13 +242,13 @@ class Course:
         address = self._setup.recipe.shared.run.engine
         self._notes.about("engine", "rolls out, calls tools, scores", address)
         running = await self._start(self._commands.engine())
-        await self._processes.until_ready(running, ready.grpc_ready(address), ENGINE_START_S)
+        await self._processes.until_ready(running, until_serves(f"grpc:{address}"), ENGINE_START_S)
 
     async def _evaluated(self) -> None:
         """Until the engine has evaluated the last version."""
         with suppress(TimeoutError):
             async with asyncio.timeout(LAST_EVALUATION_S):
-                await ready.evaluated(self._setup.recipe.shared.run.engine)
+                await until_evaluated(self._setup.recipe.shared.run.engine)
                 return
         self._notes.say(
             f"the last version's evaluation is not done after {LAST_EVALUATION_S / 3600:.0f} h; "
@@ -275,6 +273,21 @@ class Course:
                 noted = self._memory.peak
                 self._notes.memory(self._memory.peak)
             await asyncio.sleep(1.0)
+
+
+async def until_evaluated(address: str) -> None:
+    """Returns when the engine has evaluated the last version. NotReady once it has been away for
+    AWAY_S."""
+    heard = time.monotonic()
+    while (says := await ask(address)) is None or not says.evaluated:
+        if says is not None:
+            heard = says.at
+        elif time.monotonic() - heard > AWAY_S:
+            raise NotReady(
+                f"the engine at {address} has not answered for {AWAY_S / 60:.0f} min, and the last "
+                "version is not evaluated: start it again"
+            )
+        await asyncio.sleep(LOOK_S)
 
 
 def _removed(run: Path) -> ConsoleError:

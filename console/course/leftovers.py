@@ -20,7 +20,8 @@ from contextlib import suppress
 import psutil
 
 from console.course.commands import LEARNER_GRACE_S
-from console.machine.processes import SAME_S, alive
+from console.machine.pids import same_space
+from console.machine.processes import alive, created
 from console.record.course import CourseRecord, ProcessRecord
 
 GRACE_S = 120.0
@@ -32,10 +33,9 @@ SAY_S = 10.0
 KILL_WAIT_S = 10.0
 
 
-def left_running(record: CourseRecord, host: str, space: str) -> tuple[ProcessRecord, ...]:
-    """Processes that earlier consoles started here and that live, or left children. host, space:
-    of this process."""
-    if not record.starts or (record.starts[-1].host, record.starts[-1].space) != (host, space):
+def left_running(record: CourseRecord) -> tuple[ProcessRecord, ...]:
+    """Processes that earlier consoles started here and that live, or left children."""
+    if not record.starts or not same_space(record.starts[-1]):
         return ()
     started = (p for p in record.processes if p.state == "started" and p.pid)
     return tuple(p for p in started if any(_members(p)))
@@ -80,26 +80,14 @@ def _grace(process: ProcessRecord) -> float:
 def _members(record: ProcessRecord) -> Iterator[int]:
     """Pids of the session that the process leads or led. While one lives, the kernel gives that
     number to no other process."""
-    if record.created < psutil.boot_time() - SAME_S:
-        return
-    try:
-        if abs(psutil.Process(record.pid).create_time() - record.created) >= SAME_S:
-            return
-    except psutil.NoSuchProcess:
-        pass
-    except psutil.Error:
+    if created(record.pid) not in (0.0, record.created):
         return
     spared = {os.getpid(), *(process.pid for process in psutil.Process().parents())}
-    for process in psutil.process_iter():
-        with suppress(psutil.Error, OSError):
-            ours = process.pid == record.pid or os.getsid(process.pid) == record.pid
-            young = process.create_time() > record.created - SAME_S
-            if ours and young and process.pid not in spared and _lives(process):
-                yield process.pid
-
-
-def _lives(process: psutil.Process) -> bool:
-    return bool(process.status() != psutil.STATUS_ZOMBIE)
+    for pid in set(psutil.pids()) - spared:
+        with suppress(OSError):
+            ours = pid == record.pid or os.getsid(pid) == record.pid
+            if ours and record.created <= (began := created(pid)) and alive(pid, began):
+                yield pid
 
 
 def _tell(record: ProcessRecord, number: signal.Signals) -> None:

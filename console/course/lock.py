@@ -13,6 +13,7 @@ import fcntl
 import json
 import os
 import socket
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +23,7 @@ from console.errors import ConsoleError, NothingStarted, Taken
 from console.record.course import FOLDER
 
 FILE = f"{FOLDER}/console.lock"
+INTERVAL_S = 0.1
 _UNABLE = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 _GONE = (errno.ENOENT, errno.ENOTDIR)
 
@@ -69,19 +71,33 @@ def only_console(run: Path, taken: Callable[[Path, str], str] = taken_run) -> It
         raise ConsoleError(unwritable(run, error)) from error
     with file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise Taken(taken(run, _holder(path))) from error
-        except OSError as error:
-            if error.errno not in _UNABLE:
-                raise ConsoleError(unwritable(run, error)) from error
-        try:
+            if not try_lock(file):
+                raise Taken(taken(run, _holder(path)))
             file.truncate(0)
             json.dump({"pid": os.getpid(), "host": socket.gethostname()}, file)
             file.flush()
         except OSError as error:
             raise ConsoleError(unwritable(run, error)) from error
         yield Held(path, file)
+
+
+def try_lock(file: IO[str], wait_s: float = 0.0) -> bool:
+    """Locks an open file; False if another process keeps it locked for wait_s seconds. A file
+    system without locks is taken as it is. Raises OSError."""
+    ends = time.monotonic() + wait_s
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= ends:
+                return False
+            time.sleep(INTERVAL_S)
+        except OSError as error:
+            if error.errno not in _UNABLE:
+                raise
+            return True
+        else:
+            return True
 
 
 def unwritable(run: Path, error: OSError) -> str:

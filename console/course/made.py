@@ -1,30 +1,34 @@
-"""From which settings each thing was made that a run makes first: a file for each maker.
+"""What a run makes first: a note for each maker, with the settings that it made its output from.
 
 Invariants
-- What is there and was made from other settings is used, and said. `--remake` makes it again, with
-  all that was made of it.
-- Nothing is deleted: what is made again is moved to PATH.old, PATH.old-2, ...
-- What was put there by hand has no such file and stays as it is.
+- A note without settings is of a maker that did not end: its output is not complete, it runs again.
+- Incomplete output is moved to PATH.unfinished, because a command may refuse an existing path, and
+  because the user may have put it there. `learner sft` resumes by itself. A failed maker leaves no
+  note, and its output is moved at once.
+- Output from other settings is used, with a warning. `--remake` makes it again, with all that was
+  made of it; the old output is moved to PATH.old.
+- Nothing is deleted or written over. Paths without a note are the user's and stay.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from console.asked.plan import Maker
 from console.asked.settings import made_from
 from console.asked.setup import Setup
-from console.course.half_made import set_aside
-from console.errors import NothingStarted
+from console.errors import ConsoleError, NothingStarted
 from console.record.changes import differences, listed
 from console.record.course import FOLDER
 
 MADE = f"{FOLDER}/made"
 LARGEST = 1 << 20
-OLD = ".old"
+OLD, UNFINISHED = ".old", ".unfinished"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,12 +47,28 @@ class Outdated:
         )
 
 
-def note_made(setup: Setup, maker: Maker) -> None:
-    """After the maker's run. Raises OSError."""
-    file = _file(setup.run, maker)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    said = {"makes": str(maker.makes), "settings": made_from(setup, maker)}
-    file.write_text(json.dumps(said, indent=1), encoding="utf-8")
+def there(run: Path, makers: Iterable[Maker]) -> Callable[[Path], bool]:
+    """Whether a path is there and whole, as far as this run knows."""
+    half = {maker.makes for maker in makers if _is_half(run, maker)}
+    return lambda path: path.exists() and path not in half
+
+
+@contextmanager
+def making(run: Path, maker: Maker, settings: Mapping[str, str]) -> Iterator[None]:
+    """Around a maker's run; what it leaves counts once the block ends without error. OSError."""
+    if _is_half(run, maker):
+        _aside(maker)
+    _note(run, maker, None)
+    maker.makes.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    except ConsoleError:
+        # It has come to its end. One that is only told to end may still write: its note stays.
+        _aside(maker)
+        if not maker.makes.exists():
+            _file(run, maker).unlink()
+        raise
+    _note(run, maker, settings)
 
 
 def outdated(setup: Setup, makers: Sequence[Maker]) -> tuple[Outdated, ...]:
@@ -56,8 +76,9 @@ def outdated(setup: Setup, makers: Sequence[Maker]) -> tuple[Outdated, ...]:
     found = []
     for maker in makers:
         before = _noted(setup.run, maker)
-        if not maker.makes.exists() or before is None:
+        if not maker.makes.exists() or not isinstance(before, Mapping):
             continue
+        before = {str(name): str(value) for name, value in before.items()}
         if differs := differences(before, made_from(setup, maker)):
             found.append(Outdated(maker=maker, differs=tuple(differs)))
     return tuple(found)
@@ -88,7 +109,7 @@ def remake(setup: Setup, makers: Sequence[Maker], steps: int) -> list[str]:
         if maker.kind == "sft":
             paths.append(setup.run / "sft")  # its checkpoints belong to the old settings
         said += [
-            f"{path} is made again: the old one is {set_aside(path, OLD)}"
+            f"{path} is made again: the old one is {_set_aside(path, OLD)}"
             for path in paths
             if path.exists()
         ]
@@ -96,16 +117,44 @@ def remake(setup: Setup, makers: Sequence[Maker], steps: int) -> list[str]:
 
 
 def _file(run: Path, maker: Maker) -> Path:
-    return run / MADE / f"{maker.kind}-{maker.name.replace('/', '_')}.json"
+    return run / MADE / f"{maker.kind}-{maker.name}.json"
 
 
-def _noted(run: Path, maker: Maker) -> dict[str, str] | None:
-    """None for what this run did not make, and for a file that is not ours."""
+def _note(run: Path, maker: Maker, settings: Mapping[str, str] | None) -> None:
+    file = _file(run, maker)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    note = {"makes": str(maker.makes), "settings": settings}
+    file.write_text(json.dumps(note, indent=1), encoding="utf-8")
+
+
+def _noted(run: Path, maker: Maker) -> object:
+    """The settings of the note of this very path; "" without one, and for a file that is not ours,
+    None while it is made."""
     try:
         with _file(run, maker).open("rb") as file:
             found = json.loads(file.read(LARGEST))
-        if found["makes"] != str(maker.makes):
-            return None
-        return {str(name): str(value) for name, value in found["settings"].items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return None
+        return found["settings"] if found["makes"] == str(maker.makes) else ""
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return ""
+
+
+def _is_half(run: Path, maker: Maker) -> bool:
+    return _noted(run, maker) is None
+
+
+def _aside(maker: Maker) -> None:
+    """Moves incomplete output to a free name."""
+    if maker.kind != "sft" and maker.makes.exists():
+        _set_aside(maker.makes, UNFINISHED)
+
+
+def _set_aside(path: Path, suffix: str) -> Path:
+    """Moves a file or folder to the first free name of PATH.suffix, PATH.suffix-2, ...; returns it.
+    Raises OSError."""
+    name = path.name + suffix
+    number = 1
+    while os.path.lexists(aside := path.with_name(name)):
+        number += 1
+        name = f"{path.name}{suffix}-{number}"
+    path.rename(aside)
+    return aside

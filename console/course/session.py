@@ -16,10 +16,9 @@ import os
 import shlex
 import signal
 import socket
-import sys
 import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import ExitStack, asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 
 from rich.console import Console
@@ -29,20 +28,20 @@ from console.asked.plan import Maker, plan, unread
 from console.asked.ports import settle
 from console.asked.settings import settings_of
 from console.asked.setup import Options, Setup, set_up, with_overrides
-from console.course import half_made, leftovers
+from console.course import leftovers
 from console.course.course import Course, Ending
 from console.course.lock import Held, only_console, unwritable
 from console.course.look import Missing, look
-from console.course.made import outdated, remake
+from console.course.made import outdated, remake, there
 from console.course.memory_page import write_memory_page
 from console.course.notes import Notes
-from console.errors import ConsoleError, NothingStarted, RecordBroken, Taken
+from console.errors import ConsoleError, NothingStarted, RecordBroken, Taken, fail
 from console.machine.pids import pid_space
 from console.machine.processes import Processes, created, die_with_us
 from console.machine.ready import free_ports
 from console.machine.signals import TOGETHER_S, heeded, leave, stopped_by
 from console.machine.terminal import lasting_stdout
-from console.machine.versions import machine, sampler_versions, versions
+from console.machine.versions import everything
 from console.record.changes import differences, listed
 from console.record.course import LOGS, Began, CourseLog, CourseRecord, read_course
 from console.record.files import MEMORY_PAGE, read_record
@@ -51,7 +50,6 @@ from console.report.writing import REPORT, SUMMARY, write
 from console.track.beside import tracking
 from console.verdict import FRUITLESS, why_nothing
 from console.watch.screen import Screen
-from toolwright.page.text import plain
 from toolwright.recipe import RecipeError
 
 
@@ -73,18 +71,11 @@ def new_screen() -> Screen:
     return Screen(Console(file=lasting_stdout(), highlight=False, soft_wrap=True))
 
 
-def fail(sentence: str, status: int) -> int:
-    """Says it on standard error; returns the status."""
-    with suppress(OSError):
-        print(plain(f"toolwright: {sentence}"), file=sys.stderr, flush=True)
-    return status
-
-
 def planned(setup: Setup) -> tuple[Maker, ...]:
     """Makers that run first, in order. Raises NothingStarted for a path without a maker."""
     makers = needs.makers(setup.recipe, setup.table)
     goals = needs.goals(setup.recipe)
-    return plan((*goals, *unread(makers, goals)), makers, half_made.there(setup.run, makers))
+    return plan((*goals, *unread(makers, goals)), makers, there(setup.run, makers))
 
 
 def is_done(setup: Setup, record: CourseRecord) -> bool:
@@ -167,7 +158,7 @@ def _steps_made(run: Path) -> int:
 
 
 def _end_leftovers(record: CourseRecord, screen: Screen) -> None:
-    left = leftovers.left_running(record, socket.gethostname(), pid_space())
+    left = leftovers.left_running(record)
     if left:
         names = ", ".join(f"{process.name} ({process.pid})" for process in left)
         they = (
@@ -215,7 +206,7 @@ def _began(setup: Setup, words: Sequence[str], step: int) -> Began:
         argv=list(words),
         recipe=str(setup.recipe.path),
         overrides=list(setup.overrides),
-        versions=versions() | sampler_versions() | machine(),
+        versions=everything(),
         host=socket.gethostname(),
         cwd=os.getcwd(),
         space=pid_space(),
@@ -232,7 +223,7 @@ async def _course(
     processes = Processes(logs, notes.process)
     with _Signals(processes, notes) as signals:
         try:
-            # The trackers are none of the run's processes: they have their last look after those.
+            # The trackers are not the run's processes: they have their last look after those.
             async with (
                 tracking(
                     setup.run,

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
-from console.record.course import ProcessRecord
+from console.record.course import CourseRecord, ProcessRecord
 from console.record.run import RunFiles
 from console.watch import doubts, pace
 
@@ -57,7 +58,14 @@ def state_of(
 ) -> State:
     """here: the last start was on this machine, so that `lives(pid, created)` means something.
     answers: the run's engine does."""
-    word, sentence, status = _how(run, here=here, lives=lives, answers=answers)
+    word, sentence, status = how_it_stands(
+        run.folder,
+        run.course,
+        trained=run.planned is not None and run.steps >= run.planned,
+        here=here,
+        lives=lives,
+        answers=answers,
+    )
     steps = run.record.steps
     last = steps[-1] if steps else None
     going = word == "running"
@@ -77,15 +85,21 @@ def state_of(
     )
 
 
-def _how(
-    run: RunFiles, *, here: bool, lives: Callable[[int, float], bool], answers: bool
+def how_it_stands(
+    folder: Path,
+    course: CourseRecord,
+    *,
+    trained: bool,
+    here: bool,
+    lives: Callable[[int, float], bool],
+    answers: bool,
 ) -> tuple[Word, str, int]:
-    course = run.course
+    """(word, sentence, exit code). trained: all planned steps are made; others: as `state_of`."""
     if not course.starts:
         if answers:
             return "running", "its engine answers", 0
-        if run.planned is not None and run.steps >= run.planned and (run.folder / "final").is_dir():
-            return "done", f"the policy is in {run.folder / 'final'}", 0
+        if trained and (folder / "final").is_dir():
+            return "done", f"the policy is in {folder / 'final'}", 0
         return "unknown", "no engine of it answers, and it has steps to go", KILLED
     ended = course.ended
     if ended is not None:

@@ -1,6 +1,5 @@
 """What a machine, an installation and a recipe lack, and the fix.
 
-Each file has the checks of one subject. A check is a function of the `Patient` that returns
-findings. `examining` runs them in parallel, each with a timeout. They change nothing, except one
-file that measures the disk's speed.
+A check is a function of the `Patient` that yields findings; `visit` has the tables of them, and
+runs them side by side. They change nothing, except one file that measures the disk's speed.
 """

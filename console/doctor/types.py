@@ -1,18 +1,18 @@
-"""The words of the doctor: a finding, a check, and what is looked at."""
+"""The words of the doctor: a finding, a check, and what is examined."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 
-from console.config import ConsoleTable
-from toolwright.recipe import Recipe
+from console.asked.setup import Setup
 
 
 class Level(StrEnum):
-    """How bad it is."""
+    """How bad it is, the mildest first."""
 
     OK = "ok"
     """In order, or a fact."""
@@ -24,59 +24,36 @@ class Level(StrEnum):
     """A run does not start, or goes wrong."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Finding:
     """A sentence of one subject. mend: the fix, a command if one exists."""
 
-    subject: str
     level: Level
+    subject: str
     sentence: str
     mend: str = ""
 
 
-def ok(subject: str, sentence: str) -> Finding:
-    return Finding(subject=subject, level=Level.OK, sentence=sentence)
-
-
-def warning(subject: str, sentence: str, mend: str = "") -> Finding:
-    return Finding(subject=subject, level=Level.WARNING, sentence=sentence, mend=mend)
-
-
-def unknown(subject: str, sentence: str, mend: str = "") -> Finding:
-    return Finding(subject=subject, level=Level.UNKNOWN, sentence=sentence, mend=mend)
-
-
-def problem(subject: str, sentence: str, mend: str = "") -> Finding:
-    return Finding(subject=subject, level=Level.PROBLEM, sentence=sentence, mend=mend)
+ok = partial(Finding, Level.OK)
+warning = partial(Finding, Level.WARNING)
+unknown = partial(Finding, Level.UNKNOWN)
+problem = partial(Finding, Level.PROBLEM)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patient:
-    """What is looked at. recipe: None without one. folder: where a run would write."""
+    """What is examined. setup: None without a recipe."""
 
-    folder: Path
     environment: Mapping[str, str]
-    recipe: Recipe | None = None
-    overrides: Sequence[str] = ()
+    setup: Setup | None = None
 
     @property
-    def console(self) -> ConsoleTable:
-        """The recipe's table [console]. RecipeError."""
-        if self.recipe is None:
-            return ConsoleTable()
-        return self.recipe.table("console", ConsoleTable)
+    def folder(self) -> Path:
+        """Where a run would write: the first folder at or above run.folder that exists."""
+        run = (self.setup.run if self.setup else Path.cwd()).absolute()
+        return next(path for path in (run, *run.parents) if path.is_dir())
 
 
-Findings = Sequence[Finding]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
-    """One subject: `look` is run in a thread of its own, or `wait` is awaited. seconds: it is given
-    up after them. needs: the extra whose packages it imports."""
-
-    subject: str
-    look: Callable[[Patient], Findings] | None = None
-    wait: Callable[[Patient], Awaitable[Findings]] | None = None
-    seconds: float = 10.0
-    needs: str = "console"
+Findings = Iterable[Finding]
+Check = Callable[[Patient], Findings]
+"""Looks at one subject, in a thread of its own."""

@@ -1,52 +1,59 @@
-"""A whole visit: what is looked at is found, all checks are made and told, a bundle is written."""
+"""A whole visit: every check is made, each finding is printed as it comes, a bundle is written.
+
+Invariants
+- A check that hangs or raises is a finding, and stops no other check.
+- All is over within LONGEST_S. A thread that hangs in a disk or a driver does not delay the end:
+  threads are daemons.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
 
-from console.doctor import (
-    clock,
-    disk,
-    machine,
-    packages,
-    recipe,
-    run_folder,
-    samplers,
-    sandbox,
-    services,
-)
+from console.asked.setup import DEFAULT, Options, Setup, set_up
+from console.config import ConsoleTable
+from console.doctor import installation, machine, recipe
 from console.doctor.bundle import write_bundle
-from console.doctor.examining import examine
 from console.doctor.types import Check, Finding, Level, Patient, problem, unknown
-from console.errors import RecordBroken
+from console.errors import ConsoleError
 from console.record.course import read_course
 from toolwright.page.text import plain
-from toolwright.recipe import Recipe, RecipeError, check_all, load_recipe, read_resolved
+from toolwright.process.command_line import missing
+from toolwright.process.daemon import in_daemon
+from toolwright.recipe import RecipeError, read_resolved
 
 LONGEST_S = 58.0
-CHECKS: tuple[Check, ...] = (
-    *disk.CHECKS,
-    *packages.CHECKS,
-    *samplers.CHECKS,
-    *sandbox.CHECKS,
-    *machine.CHECKS,
-    *clock.CHECKS,
-)
-"""The disk first: it is measured before others use it."""
-OF_RECIPE: tuple[Check, ...] = (
-    *recipe.OF_RECIPE,
-    *samplers.OF_RECIPE,
-    *services.OF_RECIPE,
-    *run_folder.OF_RECIPE,
-)
+AT_ONCE = 3
+"""Checks that run side by side. More would measure each other on few cores."""
+CHECKS: Mapping[str, Check] = {
+    "disk": machine.disk,  # first, before others use it
+    "Python": installation.python,
+    "packages": installation.packages,
+    "torch": installation.torch,
+    "sampler's environment": installation.sampler_environment,
+    "sandbox": installation.sandbox,
+    "memory": machine.memory,
+    "cores": machine.cores,
+    "limits": machine.limits,
+    "text": machine.text,
+    "network": machine.network,
+    "clock": machine.clock,
+}
+OF_RECIPE: Mapping[str, Check] = {
+    "recipe": recipe.recipe,
+    "servers": recipe.servers,
+    "tools": recipe.tools,
+    "run folder": recipe.run_folder,
+}
 MARKS = {
     Level.OK: "[green]ok[/]     ",
     Level.WARNING: "[yellow]warning[/]",
@@ -71,12 +78,11 @@ def visit(
     console = Console(highlight=False, soft_wrap=True, stderr=as_json)
     for finding in found:
         console.print(_line(finding))
-    checks = (*CHECKS, *(OF_RECIPE if patient.recipe is not None else ()))
-    found += asyncio.run(_examine(patient, checks, console))
+    found += asyncio.run(_examined(patient, console))
     found.sort(key=lambda one: list(Level).index(one.level))
     if as_json:
         print(json.dumps([asdict(one) for one in found], indent=1))
-    _sum_up(console, found)
+    console.print(f"\n{summary_line(Counter(one.level for one in found))}")
     failed = any(one.level in (Level.PROBLEM, Level.UNKNOWN) for one in found)
     if bundle is not None:
         failed |= not _bundle(console, bundle, patient, found, with_texts=with_texts)
@@ -84,98 +90,86 @@ def visit(
 
 
 def _patient(given: Path | None, settings: list[str]) -> tuple[Patient, list[Finding]]:
-    """What is looked at, and what keeps the recipe from being looked at."""
+    """What is examined, and why the recipe cannot be."""
     environment = dict(os.environ)
-    bare = Patient(folder=Path.cwd(), environment=environment)
-    if given is None:
-        return bare, []
-    from console.asked.setup import DEFAULT
-
     try:
-        file = given / DEFAULT if given.is_dir() else given
-        if given.is_dir() and not file.is_file():
-            read, overrides = _of_run(given)
-        else:
-            read, overrides = load_recipe(file, settings), settings
-            check_all(read)
-        patient = Patient(
-            folder=read.run_folder, environment=environment, recipe=read, overrides=overrides
-        )
-        _ = patient.console
-    except (RecipeError, RecordBroken, OSError) as error:
-        return bare, [problem("recipe", str(error), "docs/train/recipe.md has every key")]
-    return patient, []
+        setup = _setup(given, settings) if given is not None else None
+        return Patient(environment=environment, setup=setup), []
+    except (RecipeError, ConsoleError, OSError) as error:
+        said = problem("recipe", str(error), "docs/train/recipe.md has every key")
+        return Patient(environment=environment), [said]
 
 
-def _of_run(run: Path) -> tuple[Recipe, Sequence[str]]:
-    """The recipe of a run folder with what its last start was told. RecipeError, RecordBroken."""
-    starts = read_course(run).starts
-    if starts:
-        told = [*starts[-1].overrides, f"run.folder={run.resolve()}"]
-        return load_recipe(Path(starts[-1].recipe), told), told
-    return read_resolved(run / "engine.resolved.json"), []
+def _setup(given: Path, settings: Sequence[str]) -> Setup:
+    """The recipe, or that of a run folder's last start, with its overrides. Raises as `set_up`."""
+    if not given.is_dir() or (given / DEFAULT).is_file():
+        return set_up(Options(recipe=given, overrides=tuple(settings)))
+    if starts := read_course(given).starts:
+        told = (*starts[-1].overrides, f"run.folder={given.resolve()}")
+        return set_up(Options(recipe=Path(starts[-1].recipe), overrides=told))
+    read = read_resolved(given / "engine.resolved.json")
+    return Setup(recipe=read, table=read.table("console", ConsoleTable), overrides=())
 
 
-async def _examine(patient: Patient, checks: Sequence[Check], console: Console) -> list[Finding]:
-    """All findings, told as they come."""
+async def _examined(patient: Patient, console: Console) -> list[Finding]:
+    """All findings, printed as they come."""
+    checks = {**CHECKS, **(OF_RECIPE if patient.setup is not None else {})}
     found: list[Finding] = []
-    under_way: list[str] = []
-    subjects = {check.subject for check in checks}
-
-    def begun(subject: str) -> None:
-        under_way.append(subject)
-
-    with console.status("looking ...") as status:
-        left = len(checks)
-        try:
-            async with asyncio.timeout(LONGEST_S):
-                async for check, findings in examine(patient, checks, begun):
-                    left -= 1
-                    under_way.remove(check.subject)
-                    subjects.discard(check.subject)
-                    found += findings
-                    for finding in findings:
-                        console.print(_line(finding))
-                    status.update(f"{', '.join(under_way) or 'looking'} ... {left} left")
-        except TimeoutError:
-            for subject in sorted(subjects):
-                found.append(unknown(subject, f"not looked at within {LONGEST_S:.0f} s"))
-                console.print(_line(found[-1]))
+    with console.status("looking ..."):
+        async for findings in examine(checks, patient, LONGEST_S):
+            found += findings
+            for finding in findings:
+                console.print(_line(finding))
     return found
 
 
+async def examine(
+    checks: Mapping[str, Check], patient: Patient, seconds: float
+) -> AsyncIterator[Sequence[Finding]]:
+    """Each check's findings, in the order of their end. checks: by subject. seconds: of all."""
+    ends = asyncio.get_running_loop().time() + seconds
+    turns = asyncio.Semaphore(AT_ONCE)
+
+    async def one(subject: str, check: Check) -> Sequence[Finding]:
+        try:
+            async with asyncio.timeout_at(ends), turns:
+                return await in_daemon(lambda: tuple(check(patient)), f"doctor-{subject}")
+        except TimeoutError:
+            return [unknown(subject, f"no result within {seconds:.0f} s, so it is not known")]
+        except ModuleNotFoundError as error:
+            sentence, _, mend = missing(error.name or "", "console").partition(": ")
+            return [unknown(subject, f"not examined: {sentence}", mend)]
+        except Exception as error:  # noqa: BLE001 (a check that breaks is a finding of its own)
+            words = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+            return [unknown(subject, f"could not be examined ({words})")]
+
+    tasks = [asyncio.create_task(one(*check)) for check in checks.items()]  # in their order
+    for done in asyncio.as_completed(tasks):
+        yield await done
+
+
 def _line(finding: Finding) -> str:
-    mend = f"\n         [bold]mend:[/] {_told(finding.mend)}" if finding.mend else ""
-    head = f"{MARKS[finding.level]}  [bold]{_told(finding.subject)}[/]"
-    return f"{head}: {_told(finding.sentence)}{mend}"
+    mend = f"\n         [bold]mend:[/] {_shown(finding.mend)}" if finding.mend else ""
+    head = f"{MARKS[finding.level]}  [bold]{_shown(finding.subject)}[/]"
+    return f"{head}: {_shown(finding.sentence)}{mend}"
 
 
-def _told(text: str) -> str:
+def _shown(text: str) -> str:
     """Neither markup nor what steers a terminal: names of a recipe are in it."""
     return escape(plain(text))
 
 
-def _sum_up(console: Console, found: Sequence[Finding]) -> None:
-    counts = {level: sum(one.level is level for one in found) for level in Level}
-    console.print(f"\n{summary_line(counts)}")
-
-
 def summary_line(counts: Mapping[Level, int]) -> str:
     """Number of findings of each level, as the last line."""
-    problems, open_, doubts = (
-        counts[level] for level in (Level.PROBLEM, Level.UNKNOWN, Level.WARNING)
-    )
-    words = []
-    if problems:
-        words.append(f"{problems} problem{'s' * (problems > 1)}")
+
+    def many(level: Level, word: str) -> str:
+        return f"{counts[level]} {word}{'s' * (counts[level] > 1)}" if counts[level] else ""
+
+    problems, open_ = many(Level.PROBLEM, "problem"), many(Level.UNKNOWN, "check")
     if open_:
-        checks = f"{open_} check{'s' * (open_ > 1)} without a result"
-        words.append(checks if problems else f"{checks}: whether a run starts is not known")
-    if not words:
-        words.append("nothing keeps a run from starting")
-    if doubts:
-        words.append(f"{doubts} warning{'s' * (doubts > 1)}")
-    return ", ".join(words)
+        open_ += " without a result" + ("" if problems else ": whether a run starts is not known")
+    words = [problems, open_] if problems or open_ else ["nothing keeps a run from starting"]
+    return ", ".join(filter(None, [*words, many(Level.WARNING, "warning")]))
 
 
 def _bundle(
@@ -187,10 +181,9 @@ def _bundle(
     except OSError as error:
         console.print(f"doctor: {file} cannot be written: {error.strerror or error}")
         return False
-    console.print(
-        f"\n{file.resolve()} ({file.stat().st_size / 1024:.0f} KiB) holds, secrets redacted:"
-    )
+    size = file.stat().st_size / 1024
+    console.print(f"\n{file.resolve()} ({size:.0f} KiB) holds, secrets redacted:")
     for name, what in inside:
-        console.print(f"  {_told(name)}: {_told(what)}")
+        console.print(f"  {_shown(name)}: {_shown(what)}")
     console.print("It was sent nowhere. Look through it before you attach it to a report.")
     return True

@@ -6,15 +6,15 @@ console checks first, and names the other program.
 
 from __future__ import annotations
 
-import asyncio
 import socket
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import aiohttp
 
-from console.machine.ready import ANSWER_S, grpc_serves, http_serves
+from console.machine.ready import ANSWER_S, accepts_at, serves
 from toolwright.process.holder import holder_of
 from toolwright.rpc.options import is_unix
 
@@ -23,10 +23,12 @@ Who = Literal["nobody", "right", "stranger"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """why: another program's answer, or the reason of a failed connection."""
+    """why: another program's answer, or the reason of a failed connection. info: a sampler's answer
+    to /model_info."""
 
     who: Who
     why: str = ""
+    info: Mapping[str, Any] = field(default_factory=dict)
 
 
 async def sampler_at(url: str) -> Found:
@@ -41,7 +43,7 @@ async def sampler_at(url: str) -> Found:
                 return _stranger(f"answers {answer.status} to /model_info")
             info = await answer.json(content_type=None)
             if isinstance(info, dict) and "model_path" in info:
-                return Found(who="right")
+                return Found(who="right", info=info)
             return _stranger("says no model_path in /model_info")
     except aiohttp.ClientConnectorError as error:
         return Found(who="nobody", why=str(error))
@@ -51,32 +53,14 @@ async def sampler_at(url: str) -> Found:
 
 async def service_at(ready: str) -> Found:
     """What answers at a `ready` of the recipe: "grpc:HOST:PORT" or a URL."""
-    if ready.startswith("grpc:"):
-        address = ready.removeprefix("grpc:")
-        if not await accepts_at(address):
-            return Found(who="nobody")
-        serves, asked = await grpc_serves(address), "grpc.health.v1 does not say SERVING"
-    else:
-        address = ready.partition("//")[2].partition("/")[0]
-        if not await accepts_at(address):
-            return Found(who="nobody")
-        serves, asked = await http_serves(ready), f"{ready} does not answer 200"
-    return Found(who="right") if serves else _stranger(asked)
-
-
-async def accepts_at(address: str) -> bool:
-    """Whether a process listens at HOST:PORT or unix:/PATH."""
-    host, _, port = address.rpartition(":")
-    with suppress(OSError, TimeoutError, ValueError):
-        async with asyncio.timeout(ANSWER_S):
-            if is_unix(address):
-                path = address.removeprefix("unix:").removeprefix("//")
-                _, writer = await asyncio.open_unix_connection(path)
-            else:
-                _, writer = await asyncio.open_connection(host.strip("[]"), int(port))
-        writer.close()
-        return True
-    return False
+    is_grpc = ready.startswith("grpc:")
+    at = ready.removeprefix("grpc:") if is_grpc else ready.partition("//")[2].partition("/")[0]
+    if not await accepts_at(at):
+        return Found(who="nobody")
+    if await serves(ready):
+        return Found(who="right")
+    asked = "grpc.health.v1 does not say SERVING" if is_grpc else f"{ready} does not answer 200"
+    return _stranger(asked)
 
 
 def is_here(address: str) -> bool:

@@ -26,16 +26,19 @@ def pid_space() -> str:
         return ""
 
 
+def same_space(start: Began) -> bool:
+    """Whether pids of that start mean something now, on this machine and since this boot."""
+    return bool(start.space) and (start.host, start.space) == (socket.gethostname(), pid_space())
+
+
 def lives(start: Began) -> bool | None:
     """Whether the process of that start runs on this machine. None if that cannot be known from
     here: another machine's, another container's, or a record without a pid space."""
-    if start.host != socket.gethostname() or not start.space:
-        return None
-    space = pid_space()
-    if start.space == space:
+    if same_space(start):
         return alive(start.pid, start.created)
-    boot, ours = start.space.partition(" ")[0], space.partition(" ")[0]
-    return False if ours and boot != ours else None
+    boot, ours = start.space.partition(" ")[0], boot_id()
+    is_ours = start.host == socket.gethostname() and boot and ours
+    return False if is_ours and boot != ours else None
 
 
 def is_here(course: CourseRecord) -> bool:
@@ -46,7 +49,7 @@ def is_here(course: CourseRecord) -> bool:
 def lives_in(course: CourseRecord) -> Callable[[int, float], bool]:
     """Whether a process of the last start lives, by pid and creation time. Nothing of an earlier
     boot does."""
-    if course.starts and course.starts[-1].space == pid_space():
+    if course.starts and same_space(course.starts[-1]):
         return alive
     return lambda _pid, _created: False
 

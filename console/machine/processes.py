@@ -41,8 +41,8 @@ KILL_WAIT_S = 5.0
 RESTARTS_WITHIN_S = 3600.0
 RESTART_PAUSE_S = 1.0
 """Pause before a restart: its port is free again, and a crash loop is slow."""
-SAME_S = 2.0
-"""Creation times are computed from the boot time, which moves with the clock's corrections."""
+TICKS = os.sysconf("SC_CLK_TCK")
+"""Unit of /proc/PID/stat, in 1/s."""
 PR_SET_CHILD_SUBREAPER = 36  # <linux/prctl.h>
 
 
@@ -347,24 +347,26 @@ def end_strays(spared: set[int]) -> int:
     return len(found)
 
 
-def alive(pid: int, created: float) -> bool:
-    """Whether the process that was recorded still runs."""
-    try:
-        process = psutil.Process(pid)
-        return (
-            abs(process.create_time() - created) < SAME_S
-            and process.status() != psutil.STATUS_ZOMBIE
-        )
-    except psutil.Error:
-        return False
+def alive(pid: int, began: float) -> bool:
+    """Whether the process that was recorded still runs. began: as `created` gave it."""
+    found = _stat(pid)
+    return found is not None and found[0] not in "ZX" and found[1] == began
 
 
 def created(pid: int) -> float:
-    """When a process began, in unix seconds: tells it from a later one of the same pid. 0 for one
-    that is gone."""
-    with suppress(psutil.NoSuchProcess):
-        return float(psutil.Process(pid).create_time())
-    return 0.0
+    """When a process began, in seconds since the boot, which no setting of a clock moves: tells it
+    from a later one of the same pid. 0 for one that is gone."""
+    found = _stat(pid)
+    return 0.0 if found is None else found[1]
+
+
+def _stat(pid: int) -> tuple[str, float] | None:
+    """(state, seconds from the boot to the start) of a process; None for one that is gone."""
+    with suppress(OSError):
+        # The name of the program, in parentheses, may hold anything.
+        words = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b") ")[2].split()
+        return words[0].decode(), int(words[19]) / TICKS
+    return None
 
 
 def _indented(lines: list[str]) -> str:

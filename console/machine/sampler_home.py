@@ -2,30 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 
 from toolwright.imports import load_file
 from toolwright.process.packaged import packaged
 
-
-def usual() -> Path:
-    """The folder where `toolwright install-sampler` and `make setup` make it."""
-    found: Path = _where().usual()
-    return found
-
-
-def candidates() -> list[Path]:
-    """Pythons of such environments, in the order in which they are tried."""
-    found: list[Path] = _where().candidates()
-    return found
-
-
-def find() -> Path | None:
-    """The Python of the first environment that is there."""
-    found: Path | None = _where().find()
-    return found
-
-
-def _where() -> ModuleType:
-    return load_file(packaged("deploy/sglang-cpu") / "where.py")
+_WHERE = load_file(packaged("deploy/sglang-cpu") / "where.py")
+usual: Callable[[], Path] = _WHERE.usual
+"""The folder where `toolwright install-sampler` and `make setup` make it."""
+candidates: Callable[[], list[Path]] = _WHERE.candidates
+"""Pythons of such environments, in the order in which they are tried."""
+find: Callable[[], Path | None] = _WHERE.find
+"""The Python of the first environment that is there."""

@@ -23,24 +23,25 @@ def versions(packages: Sequence[str] = OURS) -> dict[str, str]:
     """Name to version of `packages` and of what they run on."""
     found = {"python": platform.python_version()}
     for name in packages:
-        found[name] = _version(name, None)
+        found[name] = version_of(name)
     found["firejail"] = _first_line("firejail", "--version").removeprefix("firejail version ")
-    # A wheel in an environment within somebody's checkout is not of that commit.
+    # A wheel in an environment within a checkout is not of that commit.
     if (ROOT / ".git").exists():
         found["commit"] = _first_line("git", "-C", str(ROOT), "rev-parse", "--short=12", "HEAD")
     return {name: version for name, version in found.items() if version}
 
 
-def sampler_versions() -> dict[str, str]:
-    """Packages of the sampler's environment, as sampler/NAME to version."""
-    python = sampler_home.find()
+def sampler_versions(python: Path | None) -> dict[str, str]:
+    """Name to version of SGLang's packages in the environment of a Python, which is not started."""
     sites = python.parents[1].glob("lib/python*/site-packages") if python is not None else ()
-    return {
-        f"sampler/{name}": _version(name, site)
-        for site in sites
-        for name in SAMPLERS
-        if _version(name, site)
-    }
+    found = {name: version_of(name, site) for site in sites for name in SAMPLERS}
+    return {name: version for name, version in found.items() if version}
+
+
+def everything() -> dict[str, str]:
+    """Versions here, those of the sampler's environment as sampler/NAME, and the machine."""
+    sampler = sampler_versions(sampler_home.find())
+    return versions() | {f"sampler/{name}": v for name, v in sampler.items()} | machine()
 
 
 def machine() -> dict[str, str]:
@@ -53,7 +54,8 @@ def machine() -> dict[str, str]:
     }
 
 
-def _version(name: str, site: Path | None) -> str:
+def version_of(name: str, site: Path | None = None) -> str:
+    """The version of an installed package, here or in a folder of packages; "" without it."""
     path = sys.path if site is None else [str(site)]
     for distribution in metadata.distributions(name=name, path=path):
         return str(distribution.version)

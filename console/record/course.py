@@ -19,8 +19,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
-import psutil
-
 from console.errors import RecordBroken
 from toolwright.reading.files import open_regular
 
@@ -36,6 +34,7 @@ State = Literal["started", "found", "ended"]
 class Began:
     """One start of `toolwright run`: its own process, what it was told, and in which folder.
 
+    created: as `machine.processes.created` gives it, in seconds since the boot.
     space: where its pids mean something (`machine.pids.pid_space`). settings: as
     `asked.settings.settings_of` has them. step: steps that the run had made.
     """
@@ -121,7 +120,7 @@ class CourseLog:
         self._file.close()
 
     def began(self, began: Began) -> None:
-        self._write("began", {**asdict(began), "booted": psutil.boot_time()})
+        self._write("began", asdict(began))
 
     def stage(self, name: str, text: str) -> None:
         """The next stage begins. `name` is one word, `text` is for people."""
@@ -129,7 +128,7 @@ class CourseLog:
 
     def process(self, process: ProcessRecord) -> None:
         """What is known of a process now; the last line of a name counts."""
-        self._write("process", {**asdict(process), "booted": psutil.boot_time()})
+        self._write("process", asdict(process))
 
     def memory(self, peak: int) -> None:
         """Bytes that all processes together took at most, so far."""
@@ -199,10 +198,9 @@ def _fold(events: Iterator[tuple[str, float, dict[str, Any]]]) -> CourseRecord:
         if event in ("began", "stage", "ended"):
             # A start that was killed has no end: its last stage goes to its last sign of life.
             _close(stages, last if event == "began" else at)
-        booted = row.pop("booted", None)
+        row.pop("booted", None)  # of earlier versions
         match event:
             case "began":
-                row["created"] = _by_this_clock(row["created"], booted, row.get("space", ""))
                 start = Began(**{**row, "at": at})
                 if starts and (starts[-1].host, starts[-1].space) != (start.host, start.space):
                     processes = {name: _over(one) for name, one in processes.items()}
@@ -211,8 +209,6 @@ def _fold(events: Iterator[tuple[str, float, dict[str, Any]]]) -> CourseRecord:
             case "stage":
                 stages.append(StageRecord(name=row["name"], text=row["text"], at=at, seconds=-1.0))
             case "process":
-                space = starts[-1].space if starts else ""
-                row["created"] = _by_this_clock(row.get("created", 0.0), booted, space)
                 processes[row["name"]] = ProcessRecord(**row)
             case "memory":
                 peak = max(peak, int(row["peak"]))
@@ -227,15 +223,6 @@ def _fold(events: Iterator[tuple[str, float, dict[str, Any]]]) -> CourseRecord:
         peak_memory=peak,
         ended=ended,
     )
-
-
-def _by_this_clock(created: float, booted: object, space: str) -> float:
-    """A process's time of creation by the clock as it is set now. booted: the time of the boot when
-    the line was written; both are computed from the clock, and move with it. A line of another boot
-    stays as it is."""
-    if not isinstance(booted, int | float) or not space or space.split(" ")[0] != boot_id():
-        return created
-    return created + psutil.boot_time() - booted
 
 
 def boot_id() -> str:

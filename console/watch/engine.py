@@ -94,7 +94,7 @@ async def ask_of(run: Path, resolved: Resolved, typed: str = "") -> EngineSays |
 async def ask(address: str) -> EngineSays | None:
     """The engine's status; None if no engine answers in time."""
     try:
-        # A new channel each time: one that found nobody waits longer and longer.
+        # A new channel each time: one that failed waits longer and longer.
         async with open_channel(address, os.environ.get(TOKEN_VARIABLE, "")) as channel:
             stub = rollout_pb2_grpc.RolloutServiceStub(channel)
             answer = await stub.GetStatus(rollout.GetStatusRequest(), timeout=ANSWER_S)

@@ -11,13 +11,13 @@ import shlex
 import time
 from pathlib import Path
 
+from console.course.state import how_it_stands
 from console.machine import pids
 from console.record.course import CourseRecord, Ended
 from console.record.run import check_run
 from console.watch.follow import INTERVAL_S, Follower
 from console.watch.screen import Screen
 
-FINAL = "final"
 STOPPED = "; the same command goes on"
 """The end of the sentence of a run that a signal ended."""
 QUIET_S = 60.0
@@ -45,22 +45,19 @@ async def watch(folder: Path, screen: Screen, engine: str = "") -> Ended:
 def how_it_ended(follower: Follower, folder: Path) -> Ended | None:
     """None while it goes on, as far as can be told."""
     course, says = follower.course, follower.says
-    if course.starts:
-        if course.ended is not None:
-            return course.ended
-        start = course.starts[-1]
-        if says is not None or (here := pids.lives(start)) is None:
-            return None  # another machine's process cannot be looked at from here
-        if here or not _rests(folder):
-            return None
-        sentence = "toolwright run was killed: the same command goes on"
-        return Ended(at=time.time(), status=1, sentence=sentence)
-    if not (folder / FINAL).is_dir() or (says is not None and not says.evaluated):
-        return None
-    planned = follower.resolved.whole("run.steps") or 0
-    if follower.status.last.step < planned:
-        return None
-    return Ended(at=time.time(), status=0, sentence=f"the run is over: {folder / FINAL}")
+    if course.ended is not None:
+        return course.ended
+    word, sentence, status = how_it_stands(
+        folder,
+        course,
+        trained=follower.status.last.step >= (follower.resolved.whole("run.steps") or 0),
+        here=pids.is_here(course),
+        lives=pids.lives_in(course),
+        answers=says is not None and not (says.evaluated and not course.starts),
+    )
+    if word == "done" or (word == "killed" and says is None and _rests(folder)):
+        return Ended(at=time.time(), status=status, sentence=sentence)
+    return None
 
 
 def last_words(ended: Ended, course: CourseRecord) -> str:

@@ -56,7 +56,7 @@ def test_a_recipe_whose_world_is_not_in_order(tmp_path: Path) -> None:
         assert str(port) in problems[subject]["sentence"]
         assert me in problems[subject]["sentence"]
         assert "0 is any free" in problems[subject]["mend"]
-    assert f"no service answers at 127.0.0.1:{free}" in problems["tools"]["sentence"]
+    assert f"nobody answers at 127.0.0.1:{free}" in problems["tools"]["sentence"]
     fine = {one["subject"] for one in found if one["level"] == "ok"}
     assert {"Python", "packages", "disk", "clock", "sandbox", "torch", "run folder"} <= fine
     # The worst comes first.
@@ -78,9 +78,9 @@ def test_a_bare_installation_is_told_what_it_lacks(tmp_path: Path) -> None:
         **ASKED,
     )
     found = json.loads(done.stdout)
-    (sampler,) = [one for one in found if one["subject"] == "sampler"]
-    assert sampler["sentence"] == "not looked at: the package aiohttp is missing"
-    assert sampler["mend"] == "pip install 'toolwright[console]'"
+    (servers,) = [one for one in found if one["subject"] == "servers"]
+    assert servers["sentence"] == "not examined: the package aiohttp is missing"
+    assert servers["mend"] == "pip install 'toolwright[console]'"
     assert "Traceback" not in done.stderr
 
 

@@ -20,8 +20,9 @@ import psutil
 import pytest
 
 from console.asked.plan import Kind, Maker
-from console.course import half_made, leftovers
+from console.course import leftovers
 from console.course.lock import only_console
+from console.course.made import making, there
 from console.course.state import State, state_of
 from console.errors import ConsoleError, NothingStarted, ProcessFailed, Taken
 from console.machine.listeners import holder, is_here, sampler_at, service_at
@@ -136,7 +137,7 @@ def _leader() -> Iterator[tuple[subprocess.Popen[bytes], int]]:
 def test_another_process_under_the_same_number_is_left_alone() -> None:
     with _leader() as (leader, child):
         record = _record(leader.pid, created(leader.pid) - 10)
-        assert leftovers.left_running(record, HERE, SPACE) == ()
+        assert leftovers.left_running(record) == ()
         leftovers.end(record.processes, print, told=False, grace_s=0.0)
         assert leader.poll() is None and psutil.pid_exists(child)
 
@@ -144,15 +145,11 @@ def test_another_process_under_the_same_number_is_left_alone() -> None:
 def test_nothing_is_known_of_another_boot_or_another_containers_pids() -> None:
     with _leader() as (leader, _child):
         record = _record(leader.pid, created(leader.pid))
-        assert SPACE and leftovers.left_running(record, HERE, SPACE)
-        assert leftovers.left_running(record, HERE, "another boot") == ()
+        assert SPACE and leftovers.left_running(record)
+        booted = replace(record.starts[0], space="another boot")
+        assert leftovers.left_running(replace(record, starts=(booted,))) == ()
         elsewhere = _record(leader.pid, created(leader.pid), host="elsewhere")
-        assert leftovers.left_running(elsewhere, HERE, SPACE) == ()
-        # An earlier kernel gave that number to a process that is gone.
-        leader.kill()
-        leader.wait()
-        before = _record(leader.pid, psutil.boot_time() - 60)
-        assert leftovers.left_running(before, HERE, SPACE) == ()
+        assert leftovers.left_running(elsewhere) == ()
 
 
 def test_a_console_in_the_recorded_session_does_not_end_itself() -> None:
@@ -193,7 +190,7 @@ def test_children_of_a_leader_that_is_gone_are_ended() -> None:
         record = _record(leader.pid, created(leader.pid))
         leader.kill()
         leader.wait()
-        left = leftovers.left_running(record, HERE, SPACE)
+        left = leftovers.left_running(record)
         assert [one.name for one in left] == ["engine"]
         leftovers.end(left, print, told=True, grace_s=5.0)
         assert not psutil.pid_exists(child) or psutil.Process(child).status() == "zombie"
@@ -209,14 +206,14 @@ def _maker(makes: Path) -> Maker:
 def test_what_was_being_made_is_not_there_and_its_half_is_moved_aside(tmp_path: Path) -> None:
     made = tmp_path / "rows.jsonl"
     maker = _maker(made)
-    with pytest.raises(RuntimeError), half_made.making(tmp_path, maker):
+    with pytest.raises(RuntimeError), making(tmp_path, maker, {}):
         made.write_text("half", encoding="utf-8")
         raise RuntimeError("killed")
-    assert not half_made.there(tmp_path, [maker])(made)
-    with half_made.making(tmp_path, maker):
+    assert not there(tmp_path, [maker])(made)
+    with making(tmp_path, maker, {}):
         assert not made.exists()
         made.write_text("whole", encoding="utf-8")
-    assert half_made.there(tmp_path, [maker])(made)
+    assert there(tmp_path, [maker])(made)
     assert (tmp_path / "rows.jsonl.unfinished").read_text(encoding="utf-8") == "half"
 
 
@@ -224,7 +221,7 @@ def test_what_was_being_made_is_not_there_and_its_half_is_moved_aside(tmp_path: 
 def test_what_the_user_puts_where_a_maker_failed_is_the_users(tmp_path: Path, kind: Kind) -> None:
     made = tmp_path / "rows.jsonl"
     maker = replace(_maker(made), kind=kind)
-    with pytest.raises(ConsoleError), half_made.making(tmp_path, maker):
+    with pytest.raises(ConsoleError), making(tmp_path, maker, {}):
         made.write_text("half", encoding="utf-8")
         raise ProcessFailed("rows ended with exit code 1", exit_code=1)
     assert (
@@ -232,15 +229,15 @@ def test_what_the_user_puts_where_a_maker_failed_is_the_users(tmp_path: Path, ki
         and (tmp_path / "rows.jsonl.unfinished").read_text(encoding="utf-8") == "half"
     )
     made.write_text("mine", encoding="utf-8")
-    assert half_made.there(tmp_path, [maker])(made)
+    assert there(tmp_path, [maker])(made)
 
 
 def test_what_an_imitation_left_is_for_its_next_start(tmp_path: Path) -> None:
     maker = replace(_maker(tmp_path / "warm"), kind="sft")
-    with pytest.raises(ConsoleError), half_made.making(tmp_path, maker):
+    with pytest.raises(ConsoleError), making(tmp_path, maker, {}):
         maker.makes.mkdir()
         raise ProcessFailed("sft ended with exit code 1", exit_code=1)
-    assert maker.makes.is_dir() and not half_made.there(tmp_path, [maker])(maker.makes)
+    assert maker.makes.is_dir() and not there(tmp_path, [maker])(maker.makes)
 
 
 # --- Who is at an address

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -125,22 +124,3 @@ def test_an_event_of_a_later_toolwright_is_passed_over(tmp_path: Path) -> None:
 
 def _fields(record: ProcessRecord) -> dict[str, object]:
     return {name: getattr(record, name) for name in ProcessRecord.__slots__}
-
-
-@pytest.mark.quick
-@pytest.mark.parametrize("boot", ["this", "another"])
-def test_a_process_is_known_although_the_clock_was_set_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, boot: str
-) -> None:
-    """psutil computes both times from the clock: an hour back, a process is an hour younger."""
-    course = "console.record.course"
-    monkeypatch.setattr(f"{course}.boot_id", lambda: "this")
-    monkeypatch.setattr(f"{course}.psutil.boot_time", lambda: 10_000.0)
-    with CourseLog(tmp_path) as log:
-        log.began(_began(space=f"{boot} pid:[1]"))
-        log.process(replace(ENGINE, created=10_500.0))
-    monkeypatch.setattr(f"{course}.psutil.boot_time", lambda: 6_400.0)
-    record = read_course(tmp_path)
-    shift = 3600.0 if boot == "this" else 0.0
-    assert record.starts[0].created == 1.5 - shift
-    assert record.processes[0].created == 10_500.0 - shift

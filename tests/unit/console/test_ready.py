@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from console.course import course
 from console.errors import NotReady
-from console.machine import ready
+from console.machine.ready import free_ports
 
 
 async def test_an_engine_that_went_away_is_not_waited_for_for_ever(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(ready, "AWAY_S", 0.3)
-    (port,) = ready.free_ports(1)
+    monkeypatch.setattr(course, "AWAY_S", 0.3)
+    (port,) = free_ports(1)
     with pytest.raises(NotReady, match=r"has not answered for .* start it again"):
-        await ready.evaluated(f"127.0.0.1:{port}")
+        await course.until_evaluated(f"127.0.0.1:{port}")

@@ -11,11 +11,12 @@ import pytest
 from rich.console import Console
 
 from console.asked import needs
+from console.asked.settings import made_from
 from console.asked.setup import Options, Setup, set_up
 from console.course import session
 from console.course.course import Ending
 from console.course.look import Missing
-from console.course.made import note_made, outdated, remake
+from console.course.made import making, outdated, remake
 from console.errors import NothingStarted
 from console.record.changes import changes
 from console.record.run import read_run
@@ -65,9 +66,8 @@ def asked(file: Path, **options: Any) -> Setup:
 def make_all(setup: Setup) -> None:
     """As a run leaves what its makers made."""
     for maker in needs.makers(setup.recipe, setup.table):
-        maker.makes.parent.mkdir(parents=True, exist_ok=True)
-        maker.makes.write_text(maker.name, encoding="utf-8")
-        note_made(setup, maker)
+        with making(setup.run, maker, made_from(setup, maker)):
+            maker.makes.write_text(maker.name, encoding="utf-8")
 
 
 def old(setup: Setup) -> dict[str, list[str]]:

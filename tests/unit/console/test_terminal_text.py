@@ -57,8 +57,8 @@ def test_a_tools_name_is_no_markup_for_the_doctor(
 ) -> None:
     """Names of a recipe's tools and services are subjects."""
     finding = problem(f"tool [bold]x[/]{WILD}", f"[red]{WILD}", f"end [/]{WILD}")
-    monkeypatch.setattr(visit, "CHECKS", ())
-    bare = Patient(folder=Path("/"), environment={})
+    monkeypatch.setattr(visit, "CHECKS", {})
+    bare = Patient(environment={})
     monkeypatch.setattr(visit, "_patient", lambda *_: (bare, [finding]))
     assert visit.visit(None, [], as_json=False, bundle=None, with_texts=False)
     out = capsys.readouterr().out

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import grpc.aio
-import psutil
 import pytest
 from google.protobuf import json_format, struct_pb2
 from rich.console import Console
@@ -23,6 +22,7 @@ from typer.testing import CliRunner
 from console.cli import app
 from console.course.notes import Notes
 from console.machine.pids import pid_space
+from console.machine.processes import created
 from console.record.course import Began, CourseLog
 from console.record.resolved import Resolved
 from console.watch import follow, watching
@@ -158,9 +158,9 @@ async def test_a_run_by_hand_is_over_when_its_policy_is_there_and_its_engine_don
         assert (await view).status == 0
 
 
-def killed(run: Path, pid: int, created: float, host: str = "") -> None:
+def killed(run: Path, pid: int, began_at: float, host: str = "") -> None:
     began = Began(
-        at=1.0, pid=pid, created=created, argv=(), recipe="", overrides=(),
+        at=1.0, pid=pid, created=began_at, argv=(), recipe="", overrides=(),
         host=host or socket.gethostname(), space=pid_space(),
     )  # fmt: skip
     with CourseLog(run) as log:
@@ -179,7 +179,7 @@ def rests(folder: Path, ago: float = 2 * watching.QUIET_S) -> None:
 async def test_a_start_that_was_killed_is_over_once_its_files_rest(
     tmp_path: Path, until: Any, ago: float
 ) -> None:
-    killed(tmp_path, os.getpid(), psutil.Process().create_time() - 100)  # the pid is another's now
+    killed(tmp_path, os.getpid(), created(os.getpid()) - 100)  # the pid is another's now
     view = asyncio.create_task(watch(tmp_path, screen := quiet()))
     await until(lambda: screen.status.stage == "training")
     assert not view.done()
@@ -192,7 +192,7 @@ async def test_a_start_that_was_killed_is_over_once_its_files_rest(
 async def test_a_start_that_lives_goes_on_however_long_it_rests(
     tmp_path: Path, until: Any, age: float, host: str
 ) -> None:
-    killed(tmp_path, os.getpid(), psutil.Process().create_time() - age, host)
+    killed(tmp_path, os.getpid(), created(os.getpid()) - age, host)
     rests(tmp_path)
     view = asyncio.create_task(watch(tmp_path, screen := quiet()))
     await until(lambda: screen.status.stage == "training")
@@ -270,7 +270,7 @@ async def test_the_view_ends_as_the_run_did(tmp_path: Path) -> None:
 
 
 async def test_the_view_tells_the_runs_age_and_what_a_warm_up_begins_with(tmp_path: Path) -> None:
-    killed(tmp_path, os.getpid(), psutil.Process().create_time())
+    killed(tmp_path, os.getpid(), created(os.getpid()))
     with CourseLog(tmp_path) as log:
         log.stage("sft", "warm-up")
     await (follower := Follower(tmp_path, status := Status())).look()

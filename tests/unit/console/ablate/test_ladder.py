@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -55,9 +56,9 @@ def test_the_warm_up_of_a_seed_is_made_once(tmp_path: Path) -> None:
     warm.mkdir(parents=True)
     assert slow.awaits() == ""
     assert planned(set_up(slow.options)) == (), "neither the warm-up nor what it is made of"
-    making = tmp_path / "run-ablate/base/seed-2/console/making/sft-sft"
+    making = tmp_path / "run-ablate/base/seed-2/console/made/sft-sft.json"
     making.parent.mkdir(parents=True)
-    making.write_text(str(warm), encoding="utf-8")
+    making.write_text(json.dumps({"makes": str(warm), "settings": None}), encoding="utf-8")
     assert "not there" in slow.awaits(), "half of a warm-up is none"
 
 

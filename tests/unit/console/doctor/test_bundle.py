@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from console.asked.setup import Options, set_up
 from console.doctor import bundle
 from console.doctor.bundle import tail, write_bundle
 from console.doctor.types import Patient, problem
-from toolwright.recipe import load_recipe
 
 SECRETS = {
     "token in a log": "tok-1-Qx7Lm2",
@@ -84,14 +84,12 @@ def patient(tmp_path: Path) -> Patient:
         (run / name).write_bytes(b"\0" * 1000)
     overrides = [f'task.protocol_options.token="{SECRETS["override"]}"']
     return Patient(
-        folder=run,
         environment={
             "JUDGE_API_KEY": SECRETS["environment"],
             "OMP_NUM_THREADS": "1",
             "EDITOR": "vi",
         },
-        recipe=load_recipe(tmp_path / "recipe.toml", overrides),
-        overrides=overrides,
+        setup=set_up(Options(recipe=tmp_path / "recipe.toml", overrides=tuple(overrides))),
     )
 
 
@@ -182,8 +180,10 @@ def test_it_appears_whole_or_not_at_all_and_for_its_owner_alone(
 ) -> None:
     write_bundle(tmp_path / "b.zip", patient, [], with_texts=False)
     assert stat.S_IMODE((tmp_path / "b.zip").stat().st_mode) == 0o600
+    (tmp_path / "mine.zip").write_text("mine", encoding="utf-8")
     with pytest.raises(FileExistsError):
-        write_bundle(tmp_path / "b.zip", patient, [], with_texts=False)
+        write_bundle(tmp_path / "mine.zip", patient, [], with_texts=False)
+    assert (tmp_path / "mine.zip").read_text(encoding="utf-8") == "mine"
 
     def breaks(*_words: Any) -> None:
         raise OSError(28, "No space left on device")
@@ -191,24 +191,9 @@ def test_it_appears_whole_or_not_at_all_and_for_its_owner_alone(
     monkeypatch.setattr(zipfile.ZipFile, "writestr", breaks)
     with pytest.raises(OSError, match="No space"):
         write_bundle(tmp_path / "c.zip", patient, [], with_texts=False)
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["b.zip", "recipe.toml", "run"]
-
-
-def test_a_disk_without_hard_links_takes_it_and_keeps_what_is_there(
-    patient: Patient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuses(*_words: Any) -> None:
-        raise PermissionError(1, "Operation not permitted")
-
-    monkeypatch.setattr(os, "link", refuses)
-    write_bundle(tmp_path / "b.zip", patient, [], with_texts=False)
-    assert "doctor.json" in read(tmp_path / "b.zip")
-    assert stat.S_IMODE((tmp_path / "b.zip").stat().st_mode) == 0o600
-    (tmp_path / "c.zip").write_text("mine", encoding="utf-8")
-    with pytest.raises(FileExistsError):
-        write_bundle(tmp_path / "c.zip", patient, [], with_texts=False)
-    assert (tmp_path / "c.zip").read_text(encoding="utf-8") == "mine"
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["b.zip", "c.zip", "recipe.toml", "run"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == [
+        *("b.zip", "mine.zip", "recipe.toml", "run")
+    ]
 
 
 def read(file: Path) -> dict[str, str]:

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Mapping
 
-from console.doctor.examining import AT_ONCE, examine
 from console.doctor.types import Check, Finding, Findings, Level, Patient, ok
+from console.doctor.visit import AT_ONCE, examine
 
-PATIENT = Patient(folder=Path("/"), environment={})
 
-
-async def found(checks: Sequence[Check]) -> dict[str, Finding]:
-    begun: list[str] = []
-    answers = [pair async for pair in examine(PATIENT, checks, begun.append)]
-    assert sorted(begun) == sorted(check.subject for check in checks)
-    return {check.subject: finding for check, findings in answers for finding in findings}
+async def found(checks: Mapping[str, Check], seconds: float = 30.0) -> dict[str, Finding]:
+    answers = [one async for one in examine(checks, Patient(environment={}), seconds)]
+    return {finding.subject: finding for findings in answers for finding in findings}
 
 
 async def test_a_check_that_hangs_is_given_up_and_the_others_are_heard() -> None:
@@ -27,28 +21,23 @@ async def test_a_check_that_hangs_is_given_up_and_the_others_are_heard() -> None
         never.wait(60)
         return []
 
-    async def waits(_patient: Patient) -> Findings:
-        await asyncio.Event().wait()
-        return []
-
-    answers = await found(
-        [
-            Check(subject="disk", look=hangs, seconds=0.1),
-            Check(subject="net", wait=waits, seconds=0.1),
-            *(Check(subject=f"{n}", look=lambda _p: [ok("x", "fine")]) for n in range(AT_ONCE + 1)),
-        ]
-    )
+    fine: dict[str, Check] = {f"{n}": lambda _p, n=n: [ok(f"{n}", "fine")] for n in range(AT_ONCE)}
+    answers = await found({"disk": hangs, **fine}, seconds=0.5)
     never.set()
-    for subject in ("disk", "net"):
-        assert answers[subject].level is Level.UNKNOWN
-        assert answers[subject].sentence == "no answer in 0 s, so it is not known"
-    assert answers["0"].sentence == "fine"
+    assert answers.pop("disk").level is Level.UNKNOWN
+    assert {one.sentence for one in answers.values()} == {"fine"}
+    assert set(answers) == set(fine)
 
 
-async def test_a_check_that_breaks_is_a_finding() -> None:
+async def test_a_check_that_breaks_or_lacks_a_package_is_a_finding() -> None:
     def breaks(_patient: Patient) -> Findings:
+        yield ok("disk", "so far")
         raise ZeroDivisionError("of all\nthings")
 
-    answers = await found([Check(subject="disk", look=breaks)])
-    assert answers["disk"].sentence == "could not be looked at (ZeroDivisionError: of all things)"
+    def lacks(_patient: Patient) -> Findings:
+        raise ModuleNotFoundError("No module named 'aiohttp'", name="aiohttp")
+
+    answers = await found({"disk": breaks, "servers": lacks})
+    assert answers["disk"].sentence == "could not be examined (ZeroDivisionError: of all things)"
     assert answers["disk"].level is Level.UNKNOWN
+    assert answers["servers"].mend == "pip install 'toolwright[console]'"

@@ -23,8 +23,8 @@ def test_a_recipe_and_its_folder_are_the_same(tmp_path: Path) -> None:
     file = write(tmp_path)
     for given in (file, tmp_path):
         patient, found = _patient(given, ["run.steps=7"])
-        assert patient.recipe.shared.run.steps == 7
-        assert (patient.folder, found) == (tmp_path / "run", [])
+        assert patient.setup.recipe.shared.run.steps == 7
+        assert (patient.setup.run, found) == (tmp_path / "run", [])
 
 
 def test_a_run_folder_tells_its_recipe_and_what_its_last_start_was_told(tmp_path: Path) -> None:
@@ -42,8 +42,8 @@ def test_a_run_folder_tells_its_recipe_and_what_its_last_start_was_told(tmp_path
             )
             course.began(began)
     patient, found = _patient(run, [])
-    assert patient.recipe.shared.run.steps == 9
-    assert (patient.folder, found) == (run, [])
+    assert patient.setup.recipe.shared.run.steps == 9
+    assert (patient.setup.run, found) == (run, [])
 
 
 def test_what_cannot_be_read_is_a_problem_and_the_machine_is_looked_at_all_the_same(
@@ -55,7 +55,7 @@ def test_what_cannot_be_read_is_a_problem_and_the_machine_is_looked_at_all_the_s
     (tmp_path / "empty").mkdir()
     for given in ("missing.toml", "broken.toml", ".", "empty"):
         patient, (found,) = _patient(tmp_path / given, [])
-        assert patient.recipe is None
+        assert patient.setup is None
         assert found.level == "problem"
 
 
@@ -63,7 +63,7 @@ def test_a_setting_without_a_recipe_is_refused_and_not_left_out(tmp_path: Path) 
     for given in ([], [str(tmp_path)]):
         told = CliRunner().invoke(app, ["doctor", *given, "--set", "run.steps=7"])
         assert told.exit_code == 2
-        assert "--set belongs to a recipe" in told.output
+        assert "it belongs to a recipe" in told.output
 
 
 def write(folder: Path) -> Path:

@@ -8,12 +8,12 @@ import socket
 from dataclasses import replace
 from pathlib import Path
 
-import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from console.machine.pids import pid_space
+from console.machine.processes import created
 from console.record.course import Began, CourseLog, ProcessRecord
 from console.record.run import read_folder
 from console.report.plot import Plot, extremes
@@ -117,11 +117,10 @@ def test_the_list_tells_a_run_that_goes_on_from_one_that_was_killed(tmp_path: Pa
     assert found["suites"][0]["title"] == "held out"
     assert found["suites"][0]["after"]["mean"] == 0.9
     assert found["rewards"][0] == [1, 0.02] and len(found["rewards"]) == written.STEPS
-    process = psutil.Process()
     (tmp_path / "console/course.jsonl").unlink()
     with CourseLog(tmp_path) as log:
         start = Began(
-            at=1.0, pid=process.pid, created=process.create_time(), argv=(), recipe="",
+            at=1.0, pid=os.getpid(), created=created(os.getpid()), argv=(), recipe="",
             overrides=(), host=socket.gethostname(), space=pid_space(),
         )  # fmt: skip
         log.began(start)
