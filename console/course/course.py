@@ -58,6 +58,10 @@ GROWN = 1.02
 """A peak of memory that is noted again."""
 
 
+AFTER_WARM_UP = frozenset({"ingress"})
+"""Services that read the policy's folder, since the warm-up may have to make it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
     """How the training ended: an exit code, and a sentence."""
@@ -140,6 +144,8 @@ class Course:
         await self._check()
         self._notes.stage("servers", "starting the servers")
         await _together(self._servers(), self._warm_up(self._makers[len(first) :]))
+        late = (one for one in self._missing.services if one.name in AFTER_WARM_UP)
+        await _together(*(self._service(one) for one in late))
         ending = await self._learn()
         if ending.status == 0:
             self._notes.stage("evaluate", "evaluating the last version")
@@ -195,7 +201,8 @@ class Course:
         model = self._model()
 
         async def services() -> None:
-            await _together(*(self._service(one) for one in missing.services))
+            first = (one for one in missing.services if one.name not in AFTER_WARM_UP)
+            await _together(*(self._service(one) for one in first))
             self._services_ready.set()
 
         await _together(

@@ -50,7 +50,8 @@ def openai_agents() -> Path:
 
 
 def two_steps(file: str, policy: Path, run: Path, **changes: Any) -> list[Mapping[str, Any]]:
-    """The learner's figures of a run of two steps, of two questions asked twice."""
+    """The learner's figures of a run of two steps, of two questions asked twice. changes: settings
+    by name; None: as the recipe has it."""
     values = {
         "policy.model": str(policy),
         "run.groups_per_step": 2,
@@ -62,7 +63,8 @@ def two_steps(file: str, policy: Path, run: Path, **changes: Any) -> list[Mappin
         "console.track": [],
         **changes,
     }
-    words = [part for key, value in values.items() for part in ("--set", f"{key}={inline(value)}")]
+    settings = [(key, value) for key, value in values.items() if value is not None]
+    words = [part for key, value in settings for part in ("--set", f"{key}={inline(value)}")]
     command = [sys.executable, "-m", "console.cli", "run", str(RECIPE / file), "--steps", "2"]
     done = subprocess.run(
         [*command, "--folder", str(run), *words],
@@ -90,6 +92,15 @@ def test_the_agent_plays(openai_agents: Path, policy: Path, tmp_path: Path) -> N
     # An account that a jail's agents run as need not be able to read this interpreter.
     agent = {"task.agent.command": command, "task.agent.sandbox": "none"}
     check(two_steps("recipe.toml", policy, tmp_path / "run", **agent))
+
+
+def test_the_ingress_waits_for_the_policy_of_the_warm_up(
+    openai_agents: Path, policy: Path, tmp_path: Path
+) -> None:
+    command = [str(openai_agents), "-E", "agent.py", "calculator.py"]
+    agent = {"task.agent.command": command, "task.agent.sandbox": "none"}
+    warm_up = {"policy.model": None, "console.prepare": None, "sft.steps": 2}
+    check(two_steps("recipe.toml", policy, tmp_path / "run", **agent, **warm_up))
 
 
 def test_the_driver_plays_and_ends_with_the_run(
