@@ -180,6 +180,7 @@ class Workers:
             await self._one_ready.wait_for(lambda: bool(self._ready))
             link = min(self._ready, key=lambda one: one.members_assigned)
         message.id = next(self._assignments)
+        message.fence = fence_of(self._setup.boot, message.id)
         kept = sessions_of(logs)
         self._mirror.keep(kept)
         assigned = Assigned(
@@ -485,6 +486,12 @@ class Workers:
             in_flight=sum(bool(sessions_of({name: one})) for name, one in logs.items()),
         )
         link.assignments.clear()
+
+
+def fence_of(boot: int, assignment: int = 0) -> int:
+    """The fence of an assignment: above those of all earlier ones, in all lives of the engine.
+    boot: number of this life. assignment: its number; 0 = the engine rolls out itself."""
+    return (boot << 32) + assignment
 
 
 def sessions_of(logs: Mapping[str, OpenLog]) -> tuple[SessionRef, ...]:
