@@ -43,6 +43,8 @@ class Assignments:
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._places: dict[int, GroupPlaces] = {}
         self._taken: set[int] = set()
+        self._cut: set[int] = set()
+        """Assignments that end because they were cut."""
         self._arriving = ArrivingLogs()
 
     @property
@@ -74,9 +76,14 @@ class Assignments:
             places.grant(message.granted)
 
     def cut(self, number: int) -> None:
-        """Ends an assignment that the coordinator has dropped."""
+        """Ends an assignment that the coordinator has dropped, and reports the end."""
+        if number in self._cut:
+            return
         if (task := self._tasks.get(number)) is not None:
+            self._cut.add(number)
             task.cancel()
+        else:  # it has ended, or has never come
+            self._reports.ended(number)
 
     def drain(self) -> None:
         """Groups that infrastructure failed are not rolled out again."""
@@ -92,6 +99,12 @@ class Assignments:
     def _ended(self, number: int, task: asyncio.Task[None]) -> None:
         del self._tasks[number]
         self._places.pop(number, None)
+        if number in self._cut:
+            self._cut.discard(number)
+            if not task.cancelled():
+                task.exception()  # retrieved: it matters no more
+            self._reports.ended(number)
+            return
         if task.cancelled() or (error := task.exception()) is None:
             return
         if isinstance(error, Fenced):
