@@ -9,6 +9,7 @@ EngineError
 │   │   └── OpenFailed
 │   ├── ForkRefused
 │   └── SamplerFailed
+├── Fenced                another process has this work now; it is dropped without a trace.
 ├── RequestFailed         a running engine refused a client's request, or did not answer.
 ├── PublishFailed         the samplers are not all at the new version.
 └── SharedSampler         another run changes the weights of a sampler of this run.
@@ -79,6 +80,11 @@ class SamplerFailed(AttemptFailed):
     """No sampler finished the generation beyond the retries."""
 
     stop_reason = StopReason.SAMPLER_ERROR
+
+
+class Fenced(EngineError):
+    """A tool service has heard of a later holder of this work, which goes on there. The caller
+    drops the work: it retries, scores and counts nothing."""
 
 
 class RequestFailed(EngineError):

@@ -197,7 +197,7 @@ class ForkRequest:
 
 
 class CallRequest(NamedTuple):
-    """A call as it came in; `digest` covers all but the limits."""
+    """A call as it came in; `digest` covers all but the limits and the fence."""
 
     session_id: str
     call_id: str
@@ -214,6 +214,8 @@ class CallRequest(NamedTuple):
     digest: bytes
     unreadable: str = ""
     """Reason why the arguments could not be read; "" = they could."""
+    fence: int = 0
+    """Grows with each caller that takes the session over; 0 = the caller sends none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -59,6 +59,12 @@ class LifeEnded(Seen, frozen=True, kw_only=True):
     killed: bool
 
 
+class WorkerEnded(Seen, frozen=True, kw_only=True):
+    """A worker of the present life is gone, so that its last reports may be lost."""
+
+    worker: str
+
+
 class Fault(Seen, frozen=True, kw_only=True):
     """A fault was injected. kind: its name; detail: its target and its duration."""
 
@@ -145,7 +151,8 @@ class Sampled(Seen, frozen=True, kw_only=True):
     know how many left (`exact` is false then). version: the server's own weights. A request that
     went on under new weights is one event a version; the later prompt holds the ids sent before.
     attempt: "" where the observer does not know it. began: when the request arrived; an observer
-    of several lives or publishes sets it, because `at` may lie after the next request.
+    of several lives or publishes sets it, because `at` may lie after the next request. worker: name
+    of the engine's worker that sent it; "" = the engine.
     """
 
     attempt: str
@@ -155,6 +162,7 @@ class Sampled(Seen, frozen=True, kw_only=True):
     version: WeightVersion
     exact: bool = True
     began: float | None = None
+    worker: str = ""
 
 
 class Loaded(Seen, frozen=True, kw_only=True):
@@ -212,6 +220,14 @@ class Effect(Seen, frozen=True, kw_only=True):
     call_id: str
     action: str
     answer: Ids | None = None
+
+
+class Taken(Seen, frozen=True, kw_only=True):
+    """The tool host took a request with a fence. call_id: "" = it looked at the session."""
+
+    session: str
+    fence: int
+    call_id: str = ""
 
 
 # ---- the engine, as its status or the simulator's eyes show it ----
@@ -394,9 +410,9 @@ class Position(Seen, frozen=True, kw_only=True):
 
 
 AnyEvent = (
-    Planned | LifeBegan | LifeEnded | Fault | FaultEnded | FaultsOver | Finished | Journaled
-    | RoomAgain | GivenUp | Sampled | Loaded | Abandoned | RewardCalled | SessionOpened
-    | SessionClosed | Effect | Admitted | Dispatched | Offered | Trained | Acknowledged
+    Planned | LifeBegan | LifeEnded | WorkerEnded | Fault | FaultEnded | FaultsOver | Finished
+    | Journaled | RoomAgain | GivenUp | Sampled | Loaded | Abandoned | RewardCalled | SessionOpened
+    | SessionClosed | Effect | Taken | Admitted | Dispatched | Offered | Trained | Acknowledged
     | Publishing | Claimed | Published | LearnerRefused | SupersededRequest | Restored
     | Evaluated | Position
 )  # fmt: skip

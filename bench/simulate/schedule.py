@@ -54,6 +54,8 @@ class Kind(StrEnum):
     """The learner leases nothing."""
     WORKER_KILL = auto()
     """Worker `target` of the engine is gone; the engine starts another one."""
+    WORKER_STRAY = auto()
+    """Worker `target` counts as dead, and works on for `seconds` with a clock that stands still."""
     CREW_CUT = auto()
     """Every stream between the engine and its workers breaks once."""
     CREW_HANG = auto()
@@ -66,6 +68,8 @@ ON_SERVERS = (
 )  # fmt: skip
 ON_WORKERS = (Kind.WORKER_KILL, Kind.WORKER_KILL, Kind.CREW_CUT, Kind.CREW_HANG)
 """Faults of a schedule with workers, beside the others."""
+STRAYS = 0.3
+"""Share of these schedules in which a worker also goes astray."""
 WEIGHTS = {
     Kind.ENGINE_KILL: 9, Kind.HOST_KILL: 3, Kind.TOOLS_CUT: 2, Kind.ANSWERS_LOST: 2,
     Kind.SAMPLER_CUT: 3, Kind.SAMPLER_FLAKY: 3, Kind.SAMPLER_KILL: 4, Kind.SAMPLER_HANG: 2,
@@ -84,6 +88,7 @@ AT_MOMENTS = {
     Kind.LEARNER_LOOPS: ("Acknowledged",),
     Kind.SAMPLER_KILL: ("Publishing", "Loaded", "Sampled"),
     Kind.WORKER_KILL: ("Effect", "Dispatched", "Sampled", "SessionOpened", "Loaded"),
+    Kind.WORKER_STRAY: ("Effect", "Dispatched", "Sampled"),
 }
 """Events after which a fault is most likely to find a bug: a kill may lose what tool host or
 learner know; a learner with a checkpoint opens lineages at one step."""
@@ -99,6 +104,7 @@ LONGEST_S = {
     Kind.DISK_FULL: 40.0,
     Kind.HOST_KILL: 30.0,
     Kind.CREW_HANG: 30.0,
+    Kind.WORKER_STRAY: 30.0,
 }
 """Longest duration of a fault; 10 s where it is not named."""
 
@@ -209,13 +215,16 @@ def schedule_of(seed: int, workers: int = 0) -> Schedule:
     dice = Random(f"schedule {seed}")
     workload = _workload(seed, dice)
     count = min(int(dice.expovariate(1 / 4.5)), 10)
-    kinds = [kind for kind in Kind if kind not in ON_WORKERS]
+    kinds = [kind for kind in Kind if kind not in (*ON_WORKERS, Kind.WORKER_STRAY)]
     drawn = [kind for kind in kinds for _ in range(WEIGHTS.get(kind, 1))]
     faults = tuple(_fault(workload, dice, drawn) for _ in range(count))
     if workers:
         dice = Random(f"workers {seed}")
         workload = replace(workload, workers=workers)
         faults += tuple(_fault(workload, dice, ON_WORKERS) for _ in range(dice.randint(1, 4)))
+        dice = Random(f"strays {seed}")
+        if dice.random() < STRAYS:
+            faults += (_fault(workload, dice, (Kind.WORKER_STRAY,)),)
     return Schedule(seed=seed, workload=workload, faults=faults)
 
 
@@ -281,7 +290,7 @@ def _fault(workload: Workload, dice: Random, kinds: Sequence[Kind]) -> PlannedFa
 def _target(kind: Kind, workload: Workload, dice: Random) -> int:
     if kind is Kind.LEARNER_LOOPS:
         return dice.randint(2, 5)
-    if kind is Kind.WORKER_KILL:
+    if kind in (Kind.WORKER_KILL, Kind.WORKER_STRAY):
         return dice.randrange(workload.workers)
     return dice.randrange(workload.servers) if kind in ON_SERVERS else 0
 

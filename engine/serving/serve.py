@@ -52,7 +52,7 @@ from engine.serving.crew.statistics import (
 )
 from engine.serving.crew.unfit_recipes import refuse_workers
 from engine.serving.crew.worker_process import WorkerProcess
-from engine.serving.crew.workers import Workers, WorkersSetup
+from engine.serving.crew.workers import Workers, WorkersSetup, fence_of
 from engine.serving.delivery.claims import Claims
 from engine.serving.delivery.delivery import Delivery
 from engine.serving.delivery.evaluated import EvaluationDelivery
@@ -350,6 +350,7 @@ class Engine:
             hook=build_group_hook(task.recipe),
             places=places,
             life=f"b{self.journal.boot}",
+            fence=fence_of(self.journal.boot),
             patience=self._table.patience_s,
             keeper=self.journal.append,
             forget=self.journal.forget,

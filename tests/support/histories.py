@@ -59,6 +59,7 @@ from bench.history.events import (
     SessionClosed,
     SessionOpened,
     SupersededRequest,
+    Taken,
     Trained,
 )
 from toolwright.types import Ids, WeightVersion, ids
@@ -127,6 +128,7 @@ class Attempt:
                 Effect(
                     at=0, session=self.session, call_id=call_id, action=action, answer=answer
                 ),
+                Taken(at=0, session=self.session, fence=1 + self.life, call_id=call_id),
             )  # fmt: skip
             self._calls.append(call_id)
             self._actions.append(action)

@@ -85,11 +85,11 @@ class ToolServicer(Servicer):
     ) -> pb.GetSessionResponse:
         require(request, "session_id")
         try:
-            held = self._host.look(request.session_id)
+            held = self._host.look(request.session_id, request.fence)
         except Refused as refusal:
             raise error_of(refusal) from refusal
         return pb.GetSessionResponse(
-            call_ids=held.call_ids, tools=map(descriptor_to_proto, held.tools)
+            call_ids=held.call_ids, tools=map(descriptor_to_proto, held.tools), fenced=True
         )
 
     @answers_errors
@@ -109,7 +109,7 @@ class ToolServicer(Servicer):
         require(request, "session_id")
         require(request, "call_id")
         try:
-            cancelled = self._host.cancel(request.session_id, request.call_id)
+            cancelled = self._host.cancel(request.session_id, request.call_id, request.fence)
         except Refused as refusal:
             raise error_of(refusal) from refusal
         return pb.CancelCallResponse(cancelled=cancelled)
@@ -129,7 +129,11 @@ class ToolServicer(Servicer):
         self, request: pb.CloseSessionRequest, context: Any
     ) -> pb.CloseSessionResponse:
         require(request, "session_id")
-        return pb.CloseSessionResponse(closed=await self._host.close(request.session_id))
+        try:
+            closed = await self._host.close(request.session_id, fence=request.fence)
+        except Refused as refusal:
+            raise error_of(refusal) from refusal
+        return pb.CloseSessionResponse(closed=closed)
 
     async def blob(self, sha256: str, context: Any) -> bytes:
         try:
@@ -148,4 +152,5 @@ def _opened_to_proto(opened: Opened) -> pb.OpenSessionResponse:
         isolation=opened.isolation,
         queued=Duration(),
         startup=wire.duration(opened.startup),
+        fenced=True,
     )

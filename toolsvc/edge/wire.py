@@ -40,7 +40,8 @@ LONGEST_ID = 4096
 TEXT_PIECE = 1 << 16
 """Maximum characters of one text part: below 256 KiB in any alphabet."""
 
-_LIMIT_FIELDS = ("queue_limit", "run_limit", "wait")
+_NOT_DIGESTED = ("queue_limit", "run_limit", "wait", "fence")
+"""Fields in which two requests of one call may differ."""
 
 
 def error_of(refusal: Refused) -> ServiceError:
@@ -127,7 +128,8 @@ def call_from_proto(request: pb.CallToolRequest) -> CallRequest:
         run_limit=run_limit,
         wait=wait,
         metadata=_exact(request, "metadata"),
-        digest=_digest(request, _LIMIT_FIELDS),
+        fence=request.fence,
+        digest=_digest(request, _NOT_DIGESTED),
         unreadable=unreadable,
     )
 

@@ -175,6 +175,7 @@ class Host:
         """Call of this request or of an earlier equal one; it may have ended. Raises Refused if
         nothing can run, or if the result was forgotten."""
         session = self._sessions.find(request.session_id)
+        session.check_fence(request.fence)
         try:
             running = session.ledger.find(request.call_id, request.digest, request.turn)
         except CallIdReused:
@@ -193,8 +194,9 @@ class Host:
             ) from None
         return self._begin(session, request) if running is None else running
 
-    def look(self, session_id: str) -> Held:
-        """State of a session; changes nothing. Raises Refused as a call of it would."""
+    def look(self, session_id: str, fence: int = 0) -> Held:
+        """State of a session; changes nothing but its fence. Raises Refused as a call would."""
+        self._sessions.find(session_id).check_fence(fence)
         session = self._sessions.usable(session_id)
         return Held(call_ids=session.ledger.began, tools=session.descriptors)
 
@@ -222,9 +224,11 @@ class Host:
             raise draining()
         return self._task_blobs.take_in(blob)
 
-    def cancel(self, session_id: str, call_id: str) -> bool:
+    def cancel(self, session_id: str, call_id: str, fence: int = 0) -> bool:
         """Stops a call in flight, whose result will be CANCELLED. False if it is not in flight."""
-        running = self._sessions.find(session_id).ledger.get(call_id)
+        session = self._sessions.find(session_id)
+        session.check_fence(fence)
+        running = session.ledger.get(call_id)
         if running is None:
             return False
         running.cancellation.request()
@@ -244,10 +248,15 @@ class Host:
         here = set(held)
         return Leases(lost=tuple(name for name in believed if name not in here), held=tuple(held))
 
-    async def close(self, session_id: str, why: str = "it was closed") -> bool:
+    async def close(self, session_id: str, why: str = "it was closed", fence: int = 0) -> bool:
         """Ends a session, also one that is being opened, and every call in it, even if the caller
-        is cancelled meanwhile. False if it was not open."""
-        return self._sessions.is_mine(session_id) and await self._sessions.close(session_id, why)
+        is cancelled meanwhile. False if it was not open. Raises Refused for a fence below one that
+        came for it."""
+        session = self._sessions.mine(session_id)
+        if session is None:
+            return False
+        session.check_fence(fence)
+        return await self._sessions.close(session_id, why)
 
     async def drain(self, grace: float) -> None:
         """Begins nothing new, and gives what runs `grace` seconds to end."""

@@ -18,6 +18,7 @@ import structlog
 
 from toolsvc.errors import Refused
 from toolsvc.host.ledger import Ledger
+from toolsvc.host.refusals import fenced
 from toolsvc.host.turnstile import Turnstile
 from toolsvc.plugin.alarm import Alarm
 from toolsvc.plugin.executors import Cancellation, Executor, LiveState, run_method
@@ -151,6 +152,8 @@ class OpenSession:
         self.caller = caller()
         """Caller that opened it."""
         self.lease_until = lease_until
+        self._fence = 0
+        """Highest fence of a request for it."""
         self._gives_way = request.gives_way
         self._lease = request.lease
         self.tools: dict[str, OpenTool] = {}
@@ -170,6 +173,12 @@ class OpenSession:
             if entry.live.lost is not None:
                 return entry.live.lost
         return None
+
+    def check_fence(self, fence: int) -> None:
+        """Raises Refused for a caller that the session has left; 0 = a caller without a fence."""
+        if 0 < fence < self._fence:
+            raise fenced(self.info.session_id, fence, self._fence)
+        self._fence = max(self._fence, fence)
 
     def gives_way(self, now: float) -> bool:
         """Whether it may end for another session now, as its opener allowed."""

@@ -61,6 +61,16 @@ def session_lost(session_id: str, why: str) -> Refused:
     )
 
 
+def fenced(session_id: str, fence: int, seen: int) -> Refused:
+    return Refused(
+        Reason.FENCED,
+        f"session {session_id} has gone to another caller: this one has fence {fence}, and fence "
+        f"{seen} has come",
+        subject=session_id,
+        fix="drop the session: its new caller goes on",
+    )
+
+
 def session_closed(session_id: str, why: str) -> Refused:
     return Refused(
         Reason.SESSION_CLOSED, f"session {session_id} has ended: {why}", subject=session_id

@@ -89,10 +89,10 @@ class Sessions:
         """It is here, or was and is remembered."""
         return session_id in self._here or session_id in self._closed
 
-    def is_mine(self, session_id: str) -> bool:
-        """Whether the session is here and the caller has opened it."""
+    def mine(self, session_id: str) -> OpenSession | None:
+        """The session, if it is here and the caller has opened it; it may still be opening."""
         session = self._here.get(session_id)
-        return session is not None and session.caller == caller()
+        return session if session is not None and session.caller == caller() else None
 
     def find(self, session_id: str) -> OpenSession:
         """An open session. Raises Refused if it is not open, or if the caller has not opened it."""

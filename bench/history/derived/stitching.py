@@ -15,6 +15,7 @@ MODEL = Author.MODEL.name
 class Request:
     index: int
     life: int
+    worker: str
     prompt: bytes
     sent: bytes
     version: WeightVersion

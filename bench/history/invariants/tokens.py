@@ -33,6 +33,7 @@ from bench.history.events import (
     Publishing,
     Sampled,
     Seen,
+    WorkerEnded,
 )
 from bench.history.findings import Findings, Handler, Invariant, Judge
 
@@ -54,7 +55,7 @@ PREFIX = Invariant(
 )
 GROWING = Invariant(
     name="prompts_grow",
-    promise="The prompts of one attempt in one life are prefixes of each other.",
+    promise="The prompts of one attempt in one process are prefixes of each other.",
     source="engine/core/trajectory/state.py",
 )
 NEWEST = Invariant(
@@ -77,6 +78,8 @@ class Tokens(Judge):
         self._began: list[float] = []
         self._ends: dict[int, tuple[int, bool]] = {}
         """Life to the index of its end, and whether it was killed."""
+        self._worker_ends: dict[tuple[int, str], int] = {}
+        """Life and worker to the index of the worker's end."""
         self._publishes = Publishes()
         self._knows_begins = False
 
@@ -84,6 +87,7 @@ class Tokens(Judge):
         return {
             LifeBegan: self._life_began,
             LifeEnded: self._life_ended,
+            WorkerEnded: self._worker_ended,
             Loaded: self._learn,
             Publishing: self._learn,
             Published: self._learn,
@@ -97,6 +101,10 @@ class Tokens(Judge):
 
     def _life_ended(self, index: int, event: LifeEnded) -> None:
         self._ends[event.life] = index, event.killed
+
+    def _worker_ended(self, index: int, event: WorkerEnded) -> None:
+        life = self._lives[-1] if self._lives else 0
+        self._worker_ends.setdefault((life, event.worker), index)
 
     def _learn(self, _index: int, event: Loaded | Publishing | Published) -> None:
         self._publishes.see(event)
@@ -112,7 +120,7 @@ class Tokens(Judge):
         behind = event.began is not None and self._publishes.is_behind(event.version, began)
         prompt, sent = packed(event.prompt), packed(event.token_ids)
         self._requests[event.attempt].append(
-            Request(index, life, prompt, sent, event.version, behind)
+            Request(index, life, event.worker, prompt, sent, event.version, behind)
         )
 
     def _offered(self, index: int, event: Offered) -> None:
@@ -133,10 +141,10 @@ class Tokens(Judge):
                     self._ids_were_sent(index, about, member, content, requests)
 
     def _prompts_grow(self, attempt: str, requests: list[Request]) -> None:
-        of_life: dict[int, list[Request]] = defaultdict(list)
+        of_process: dict[tuple[int, str], list[Request]] = defaultdict(list)
         for request in requests:
-            of_life[request.life].append(request)
-        for life, found in of_life.items():
+            of_process[request.life, request.worker].append(request)
+        for (life, _worker), found in of_process.items():
             found.sort(key=lambda one: len(one.prompt))
             for shorter, longer in pairwise(found):
                 self.findings.judged(GROWING)
@@ -162,6 +170,8 @@ class Tokens(Judge):
         for request in requests:
             end, killed = self._ends.get(request.life, (index, False))
             if killed and end < index:
+                continue
+            if self._worker_ends.get((request.life, request.worker), index) < index:
                 continue
             self.findings.judged(PREFIX)
             if content.startswith(request.prompt):

@@ -12,6 +12,7 @@ from bench.history.events import (
     Seen,
     SessionClosed,
     SessionOpened,
+    Taken,
 )
 from bench.history.findings import Findings, Handler, Invariant, Judge
 from bench.history.names import attempt_of_session
@@ -31,10 +32,15 @@ NOT_AFTER_CLOSE = Invariant(
     promise="Nothing is dispatched for an attempt after the engine closed its session.",
     source="engine/core/rollout/loop.py",
 )
+NOT_BELOW_FENCE = Invariant(
+    name="no_call_below_a_fence",
+    promise="A session takes no call of an earlier holder once a later one has come.",
+    source="toolsvc/host/open_session.py; proto/toolwright/tool/v1/tool.proto, CallToolRequest",
+)
 
 
 class Workers(Judge):
-    invariants = (FENCED, ONE_WORKER, NOT_AFTER_CLOSE)
+    invariants = (FENCED, ONE_WORKER, NOT_AFTER_CLOSE, NOT_BELOW_FENCE)
 
     def __init__(self, planned: Planned, findings: Findings) -> None:
         super().__init__(planned, findings)
@@ -48,6 +54,9 @@ class Workers(Judge):
         self._newest: dict[str, str] = {}
         """Attempt to its newest session. The close of an older one says nothing of later calls."""
 
+        self._fences: dict[str, int] = {}
+        """Session to the highest fence that came for it."""
+
     def handlers(self) -> Mapping[type[Seen], Handler]:
         return {
             LifeBegan: self._began,
@@ -55,6 +64,7 @@ class Workers(Judge):
             SessionOpened: self._opened,
             SessionClosed: self._closed,
             Dispatched: self._dispatched,
+            Taken: self._taken,
         }
 
     def _began(self, _index: int, event: LifeBegan) -> None:
@@ -75,6 +85,20 @@ class Workers(Judge):
         self._open.get(attempt, set()).discard(event.session)
         if event.by_engine and self._newest.get(attempt, event.session) == event.session:
             self._shut[attempt] = event.session
+
+    def _taken(self, index: int, event: Taken) -> None:
+        self.findings.judged(NOT_BELOW_FENCE)
+        highest = self._fences.get(event.session, 0)
+        if event.fence < highest:
+            self.findings.breaks(
+                NOT_BELOW_FENCE,
+                index,
+                f"session {event.session} took {event.call_id or 'a look'} with fence "
+                f"{event.fence}, after fence {highest}",
+                attempt_of_session(event.session),
+                event.session,
+            )
+        self._fences[event.session] = max(highest, event.fence)
 
     def _dispatched(self, index: int, event: Dispatched) -> None:
         found, attempt = self.findings, event.attempt

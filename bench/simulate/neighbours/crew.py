@@ -3,15 +3,18 @@
 Invariants
 - A worker dies with its coordinator, as the kernel has it in reality.
 - What a dead worker sends does not arrive, neither at the coordinator nor at the neighbours.
+- A stray worker is dead to the coordinator, by the word of what runs it. It lives on among the
+  neighbours, and its clock never ends its lease.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from random import Random
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
+from bench.history.events import AnyEvent, WorkerEnded
 from bench.simulate.neighbours.channel import Network
 from bench.simulate.neighbours.sampler import SimulatedServer
 from bench.simulate.virtual.loop import Owner, loop_here, owner_here
@@ -24,6 +27,21 @@ from engine.serving.worker.worker import Worker
 
 class CrewNetwork(Network):
     """The way between a coordinator and its workers."""
+
+    def __init__(self, random: Random) -> None:
+        super().__init__(random)
+        self._parted: set[Owner] = set()
+
+    def part(self, client: Owner) -> None:
+        """From now on nothing passes between the coordinator and this worker."""
+        self._parted.add(client)
+        for stream in [one for one in self.streams if one.client is client]:
+            stream.fail(ConnectionResetError("the worker was parted"))
+
+    def reaches(self) -> Owner:
+        if owner_here() in self._parted:
+            raise ConnectionRefusedError("no way to the coordinator")
+        return super().reaches()
 
     def saw(self, request: Any) -> None:
         """No call goes this way."""
@@ -40,15 +58,17 @@ class SimulatedCrew:
         tools: Network,
         servers: Sequence[SimulatedServer],
         errors: list[str],
+        see: Callable[[AnyEvent], None],
     ) -> None:
         """seams: to samplers and tools, which are `servers` and behind `tools`. errors: gets those
-        that nothing explains."""
+        that nothing explains. see: writes the history."""
         self.network = CrewNetwork(random)
         self.seams = seams
         self.errors = errors
+        self.see = see
         self.living: list[SimulatedProcess] = []
         self._tools = tools
-        self._servers = servers
+        self.servers = servers
 
     def serve(self, servicer: CrewServicer) -> None:
         self.network.serve(owner_here(), servicer)
@@ -62,7 +82,7 @@ class SimulatedCrew:
         self._tools.client_died(owner)
         if not alone:
             owner.die()
-        for server in self._servers:
+        for server in self.servers:
             server.client_died(owner, alone=alone)
         owner.die()
 
@@ -70,6 +90,14 @@ class SimulatedCrew:
         """Kills one of the living workers, if there is one."""
         if self.living:
             await self.living[target % len(self.living)].kill()
+
+    def part(self, target: int) -> SimulatedProcess | None:
+        """Makes one of the living workers a stray, if there is one: `bury` it."""
+        if not self.living:
+            return None
+        process = self.living.pop(target % len(self.living))
+        process.part()
+        return process
 
     async def coordinator_died(self) -> None:
         """Ends all workers."""
@@ -88,6 +116,7 @@ class SimulatedProcess:
         self._crew = crew
         self._owner = Owner(loop_here(), f"worker {name}")
         self._task: asyncio.Task[None] | None = None
+        self._parted: asyncio.Future[None] = loop_here().create_future()
 
     async def start(self) -> None:
         self._task = self._owner.spawn(self._work())
@@ -95,8 +124,9 @@ class SimulatedProcess:
 
     async def ended(self) -> str:
         assert self._task is not None
-        await asyncio.wait({self._task, self._owner.gone}, return_when=asyncio.FIRST_COMPLETED)
-        if self._owner.alive:
+        either = {self._task, self._owner.gone, self._parted}
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        if self._owner.alive and not self._parted.done():
             self._crew.errors += [
                 f"a task outlived {self._owner.name}: {name}" for name in self._owner.names()
             ]
@@ -109,8 +139,28 @@ class SimulatedProcess:
         """From now on nothing that it does has an effect."""
         if self._owner.alive:
             self._crew.ended(self._owner, alone=alone)
+            self._ended()
+
+    def _ended(self) -> None:
+        if not self._owner.stray:
+            name = self._owner.name.partition(" ")[2]
+            self._crew.see(WorkerEnded(at=loop_here().time(), worker=name))
+
+    def part(self) -> None:
+        """It counts as dead, and lives on."""
+        for server in self._crew.servers:
+            server.client_parted(self._owner)
+        self._ended()
+        self._owner.stray = True
+        self._crew.network.part(self._owner)
+        self._parted.set_result(None)
 
     async def kill(self) -> None:
+        if not self._parted.done():
+            await self.bury()
+
+    async def bury(self) -> None:
+        """Returns when nothing of it is left."""
         self.end()
         left = await self._owner.buried()
         self._crew.errors += [f"{self._owner.name}: a task did not end: {name}" for name in left]
@@ -124,12 +174,13 @@ class SimulatedProcess:
             self._owner.name.partition(" ")[2],
             connect=crew.network.channel,
             seams=crew.seams,
-            end=self._lease_ended,
+            end=cast("Callable[[], NoReturn]", self._lease_ended),
         ).run()
 
-    def _lease_ended(self) -> NoReturn:
-        self._crew.ended(self._owner, alone=True)
-        raise asyncio.CancelledError
+    def _lease_ended(self) -> None:
+        if not self._parted.done():
+            self.end()
+            raise asyncio.CancelledError
 
 
 class SimulatedWorker(Worker):

@@ -77,6 +77,11 @@ class SimulatedServer(StreamingServer):
         for connection in [one for one in self.connections if one.client is client]:
             connection.lose(None)
 
+    def client_parted(self, client: Owner) -> None:
+        """Its connections break, so that the history has what they carried until now."""
+        for connection in [one for one in self.connections if one.client is client]:
+            connection.lose(ConnectionResetError("the connection broke"))
+
     async def control(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """Answers a control call. ServerUnreachable, ServerRefused or NoRoute."""
         await self._waited(self.random.uniform(0.001, 0.02))

@@ -80,6 +80,17 @@ class Connection(asyncio.Transport):
         server.connections[self] = None
         protocol.connection_made(self)
 
+    @property
+    def worker(self) -> str:
+        """Name of the worker that is the client; "" = it is the engine itself."""
+        name = "" if self.client is None else self.client.name
+        return name.removeprefix("worker ") if name.startswith("worker ") else ""
+
+    @property
+    def stray(self) -> bool:
+        """Whether the client's work is done by another one."""
+        return self.client is not None and self.client.stray
+
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Takes whole requests, one after the other."""
         self._read += bytes(data)
@@ -132,7 +143,7 @@ class Connection(asyncio.Transport):
         self._server.connections.pop(self, None)
         alive = self.client is None or self.client.alive
         if self._request is not None:
-            if alive and self._server.alive and not self._request.is_over:
+            if alive and not self.stray and self._server.alive and not self._request.is_over:
                 self._server.aborts.lost(self._request.rid, self._request.attempt)
             self._request.over()
         if alive:
@@ -265,7 +276,7 @@ class StreamRequest:
             self._ticking.cancel()
         now = loop_here().time()
         for weights, start, end in self._spans:
-            if weights != FOREIGN:
+            if weights != FOREIGN and not self._connection.stray:
                 self._server.see(
                     Sampled(
                         at=now,
@@ -275,5 +286,6 @@ class StreamRequest:
                         token_ids=ids(self._sent[start:end]),
                         version=WeightVersion.parse(weights),
                         began=self._began,
+                        worker=self._connection.worker,
                     )
                 )

@@ -13,11 +13,12 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from bench.history.events import AnyEvent, Effect, SessionClosed, SessionOpened
+from bench.history.events import AnyEvent, Effect, SessionClosed, SessionOpened, Taken
 from bench.simulate.neighbours.channel import Network
 from bench.simulate.schedule import Workload
 from bench.simulate.virtual.loop import Owner, loop_here, owner_here
 from bench.simulate.workload import STOP, TEXT_STOP, UNFIT, ids_of
+from toolsvc.edge.call_stream import Asked
 from toolsvc.edge.service import ToolServicer
 from toolsvc.errors import Reason, Refused
 from toolsvc.host.host import Host
@@ -102,11 +103,29 @@ class Count(Tool):
 
 
 class _Edge(ToolServicer):
-    """Notes which sessions the engine closes."""
+    """Notes which sessions the engine closes, and which fenced requests are taken."""
 
-    def __init__(self, host: Host, tool: Count) -> None:
+    def __init__(self, host: Host, tool: Count, see: Callable[[AnyEvent], None]) -> None:
         super().__init__(host, "simulated")
         self._tool = tool
+        self._see = see
+
+    def begin_call(self, asked: Asked, request: pb.CallToolRequest) -> None:
+        session, call_id, fence = request.session_id, request.call_id, request.fence
+        super().begin_call(asked, request)
+        self._took(session, fence, call_id)
+
+    async def GetSession(
+        self, request: pb.GetSessionRequest, context: Any
+    ) -> pb.GetSessionResponse:
+        answer = await super().GetSession(request, context)
+        self._took(request.session_id, request.fence)
+        return answer
+
+    def _took(self, session: str, fence: int, call_id: str = "") -> None:
+        if fence:
+            now = loop_here().time()
+            self._see(Taken(at=now, session=session, fence=fence, call_id=call_id))
 
     async def CloseSession(
         self, request: pb.CloseSessionRequest, context: Any
@@ -145,7 +164,7 @@ class ToolHost:
         self._tool = Count(self._workload, self._random, self._see)
         self._host = Host([self._tool], max_sessions=self._workload.max_sessions)
         await owner.ask(self._host.__aenter__())
-        self.network.serve(owner, _Edge(self._host, self._tool))
+        self.network.serve(owner, _Edge(self._host, self._tool, self._see))
 
     async def kill(self) -> None:
         """It is gone, with all sessions."""

@@ -95,7 +95,7 @@ class FaultPlayer:
         await asyncio.sleep(max(0.0, began + fault.at - now))
         self.see(FaultSeen(at=loop_here().time(), kind=fault.kind, detail=str(fault)))
         held = "engine" if fault.kind in ON_ENGINE else fault.kind, fault.target
-        if fault.kind is Kind.PUBLISH_BREAKS:  # the server must be back before it can die again
+        if fault.kind in (Kind.PUBLISH_BREAKS, Kind.WORKER_STRAY):  # each ends what it broke
             held = str(fault), fault.target
         self._lasting[held] += 1
         end = await self._of_kind()[fault.kind](fault.target)
@@ -130,6 +130,7 @@ class FaultPlayer:
             Kind.LEARNER_LOOPS: self._loop_learner,
             Kind.LEARNER_STALLS: self._stall_learner,
             Kind.WORKER_KILL: self._kill_worker,
+            Kind.WORKER_STRAY: self._part_worker,
             Kind.CREW_CUT: self._cut_crew,
             Kind.CREW_HANG: self._hang_crew,
         }
@@ -225,6 +226,10 @@ class FaultPlayer:
 
     async def _kill_worker(self, target: int) -> None:
         await self.crew.kill(target)
+
+    async def _part_worker(self, target: int) -> End | None:
+        process = self.crew.part(target)
+        return None if process is None else process.bury
 
     async def _cut_crew(self, _target: int) -> None:
         self.crew.network.break_streams()

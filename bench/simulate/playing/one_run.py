@@ -25,6 +25,7 @@ from bench.history.events import (
     LifeEnded,
     Offered,
     Planned,
+    RewardCalled,
 )
 from bench.history.run_folder import evaluations, positions, surviving
 from bench.simulate.neighbours.channel import Network
@@ -37,7 +38,7 @@ from bench.simulate.neighbours.tools import ToolHost
 from bench.simulate.playing.engine_life import EngineLife
 from bench.simulate.playing.faults import FaultPlayer, Moments
 from bench.simulate.schedule import Schedule
-from bench.simulate.virtual.loop import VirtualLoop
+from bench.simulate.virtual.loop import VirtualLoop, stray_here
 from bench.simulate.workload import LEASE_S, REWARD_WITNESSES, server_url
 from engine.config import EngineTable
 from engine.errors import EngineError
@@ -89,6 +90,7 @@ class Run:
             tools=self._network,
             servers=self._servers,
             errors=self.errors,
+            see=self.see,
         )
         self._life: EngineLife | None = None
         self._moments = Moments()
@@ -137,7 +139,7 @@ class Run:
             )
         )
         self._loop.after_turn = self._look
-        REWARD_WITNESSES[:] = [self.see]
+        REWARD_WITNESSES[:] = [self._scored]
         await self._host.start()
         supervising = asyncio.create_task(self._supervise())
         self._learner.start()
@@ -280,9 +282,15 @@ class Run:
 
     def _dispatched(self, call_id: str) -> None:
         life = self._life
+        if stray_here():
+            return  # the history shows what it does to the neighbours
         if life is not None and life.owner.alive:
             attempt = call_id.rsplit("/", 2)[0]
             self.see(Dispatched(at=self._now, life=life.number, attempt=attempt, call_id=call_id))
+
+    def _scored(self, event: RewardCalled) -> None:
+        if not stray_here():
+            self.see(event)
 
     def _saw_at_learner(self, event: AnyEvent) -> None:
         self.see(self._completed(event) if isinstance(event, Offered) else event)

@@ -51,6 +51,9 @@ class Owner:
     def __init__(self, loop: VirtualLoop, name: str) -> None:
         self.name = name
         self.alive = True
+        self.stray = False
+        """Whether it lives though another owner does its work. The history shows only what it does
+        to others."""
         self.gone: asyncio.Future[None] = loop.create_future()
         self.tasks: dict[asyncio.Task[Any], None] = {}
         self._loop = loop
@@ -115,6 +118,12 @@ def loop_here() -> VirtualLoop:
 def owner_here() -> Owner | None:
     """Whose code runs now; None: the world's."""
     return _OWNER.get()
+
+
+def stray_here() -> bool:
+    """Whether a stray owner's code runs now."""
+    owner = owner_here()
+    return owner is not None and owner.stray
 
 
 def alive_here() -> bool:

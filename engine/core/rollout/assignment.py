@@ -72,3 +72,6 @@ class Assignment:
     """Branches of the group, if its trajectories may branch."""
     iteration: str = ""
     """Iteration in which the group began, RUN.STEP."""
+    fence: int = 0
+    """Grows each time a trajectory goes to another process or life. Tool services refuse requests
+    below the highest that came for a session."""

@@ -33,16 +33,17 @@ async def attempt_sessions(
     replaced: number of sessions without state that the attempt has lost since it began.
     """
     state, task, media = log.state, assignment.task, assignment.media
+    fence = assignment.fence
     if replaced:  # the lost session's id is used up
-        return await tools.open_session(f"{log.attempt}~{replaced}", task, media)
+        return await tools.open_session(f"{log.attempt}~{replaced}", task, media, fence=fence)
     if not state.opened:
-        return await tools.open_session(log.attempt, task, media)
+        return await tools.open_session(log.attempt, task, media, fence=fence)
     try:
-        tool_sessions, ran = await tools.adopt(log.attempt, task, state.sessions)
+        tool_sessions, ran = await tools.adopt(log.attempt, task, state.sessions, fence=fence)
     except SessionLost:
         if any(tool.stateful for tool in state.tools):
             raise
-        return await tools.open_session(log.attempt, task, media)
+        return await tools.open_session(log.attempt, task, media, fence=fence)
     unknown = [call_id for call_id in ran if not _is_logged(call_id, state)]
     if unknown:
         tool_sessions.close()

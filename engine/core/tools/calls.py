@@ -25,7 +25,7 @@ from engine.core.tools.link.retry_policy import (
 from engine.core.tools.replies import Reply, reply_of
 from engine.core.tools.requests import wait_of
 from engine.core.tools.sessions.session import ServiceSession
-from engine.errors import AttemptFailed, SessionLost, ToolServiceFailed
+from engine.errors import AttemptFailed, Fenced, SessionLost, ToolServiceFailed
 from toolwright.process.backoff import Backoff
 from toolwright.rpc.errors import ServiceError, TransportError
 from toolwright.tool.v1 import tool_pb2 as pb
@@ -35,6 +35,13 @@ GRACE = 5.0
 SOON = 1.0
 """Seconds. If a service answers `running` sooner, the next request follows after `AFTER_SOON`."""
 AFTER_SOON = Backoff(0.05, SOON, jitter=False)
+
+
+_ENDS: dict[FailureKind, type[AttemptFailed | Fenced]] = {
+    FailureKind.LOST: SessionLost,
+    FailureKind.FENCED: Fenced,
+}
+"""What other final failures than of the service end a call with."""
 
 
 class PendingCall:
@@ -51,7 +58,7 @@ class PendingCall:
         self._retry_policy = RetryPolicy(session.table.patience_s)
         self._moved = False
         self._soon = 0
-        self._outcome: Reply | AttemptFailed | None = None
+        self._outcome: Reply | AttemptFailed | Fenced | None = None
         self._done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._open_at_service = True
         """No answer has shown that the call has ended there."""
@@ -66,7 +73,7 @@ class PendingCall:
 
     async def result(self, clock: TimeLimit | None = None) -> Reply:
         """The reply. Raises SessionLost or ToolServiceFailed if the policy must not see the
-        outcome.
+        outcome, and Fenced if another process has the session.
 
         clock: stands still while the service is unreachable or full, also before this. Cancellation
         ends only the waiting.
@@ -74,7 +81,7 @@ class PendingCall:
         self._outage.attach(clock)
         while self._outcome is None:
             await asyncio.shield(self._done)
-        if isinstance(self._outcome, AttemptFailed):
+        if isinstance(self._outcome, AttemptFailed | Fenced):
             raise self._outcome
         return self._outcome
 
@@ -90,7 +97,9 @@ class PendingCall:
             return None
         self._open_at_service = False
         return pb.CancelCallRequest(
-            session_id=self._message.session_id, call_id=self._message.call_id
+            session_id=self._message.session_id,
+            call_id=self._message.call_id,
+            fence=self._message.fence,
         )
 
     def answered(self, answer: pb.CallToolResponse) -> None:
@@ -128,7 +137,7 @@ class PendingCall:
         if pause is None:
             # A service that answers with an error runs nothing under this id.
             self._open_at_service = isinstance(error, TransportError)
-            kind_of_end = SessionLost if kind is FailureKind.LOST else ToolServiceFailed
+            kind_of_end = _ENDS.get(kind, ToolServiceFailed)
             self._settle(kind_of_end(f"tools.{self.service}: {error}"))
             return
         self._outage.noticed(self._request.sent_at)
@@ -155,7 +164,7 @@ class PendingCall:
         self._endpoint = self.session.endpoint
         self._request = self._endpoint.send_call(self._message, seconds, self)
 
-    def _settle(self, outcome: Reply | AttemptFailed) -> None:
+    def _settle(self, outcome: Reply | AttemptFailed | Fenced) -> None:
         self._outage.over()
         self._outcome = outcome
         self.result_ns = time.monotonic_ns()

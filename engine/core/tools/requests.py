@@ -51,7 +51,8 @@ async def open_request(
 def call_request(
     session: ServiceSession, call: Call, call_id: str, turn: int, turns_left: int
 ) -> pb.CallToolRequest:
-    """The message of a call in `session`; equal for equal arguments, in every life of the engine.
+    """The message of a call in `session`. Equal arguments give equal messages in every life of the
+    engine, but for the fence.
 
     Raises TypeError, ValueError or OverflowError for arguments that no message can hold, including
     those nested deeper than any reader follows (`wire.struct`).
@@ -69,6 +70,7 @@ def call_request(
         # Without a limit here, the service applies the tool's own.
         run_limit=None if table.run_limit_s is None else wire.duration(table.run_limit_s),
         wait=wire.duration(wait_of(table)),
+        fence=session.fence,
     )
     if call.arguments is not None:
         message.arguments.CopyFrom(wire.struct(call.arguments))

@@ -33,6 +33,7 @@ from engine.core.tools.sessions.session_closer import SessionCloser
 from engine.core.tools.spec import spec
 from engine.errors import (
     AttemptFailed,
+    Fenced,
     ForkRefused,
     OpenFailed,
     SessionLost,
@@ -148,6 +149,7 @@ class Service:
         *,
         clock: TimeLimit | None = None,
         queue: bool = True,
+        fence: int = 0,
     ) -> ServiceSession:
         """Opens a session. The task's media go along if a tool of the service takes any. Their
         bytes are sent only if the service misses them.
@@ -168,7 +170,7 @@ class Service:
             )
 
         own = partial(self.link.endpoint_at, self.address)
-        return await self._open(session_id, own, send, media, clock=clock, queue=queue)
+        return await self._open(session_id, own, send, media, clock=clock, queue=queue, fence=fence)
 
     async def fork(
         self, parent: ServiceSession, session_id: str, task: Task, clock: TimeLimit | None = None
@@ -186,7 +188,7 @@ class Service:
         try:
             if parent.stateless:
                 return await self.open_session(
-                    session_id, task, parent.media, clock=clock, queue=False
+                    session_id, task, parent.media, clock=clock, queue=False, fence=parent.fence
                 )
             request = pb.ForkSessionRequest(
                 session_id=parent.session_id,
@@ -202,7 +204,13 @@ class Service:
                 return forked.session
 
             return await self._open(
-                session_id, lambda: parent.endpoint, send, parent.media, clock=clock, queue=False
+                session_id,
+                lambda: parent.endpoint,
+                send,
+                parent.media,
+                clock=clock,
+                queue=False,
+                fence=parent.fence,
             )
         except ServiceFull as error:
             raise ForkRefused(f"{refusal} now: the service is full") from error
@@ -211,15 +219,16 @@ class Service:
                 raise
             raise ForkRefused(f"{refusal}: {error}", permanent=True) from error
 
-    async def adopt(self, ref: SessionRef) -> tuple[ServiceSession, frozenset[str]]:
+    async def adopt(self, ref: SessionRef, fence: int = 0) -> tuple[ServiceSession, frozenset[str]]:
         """A session of an earlier life, and the ids of all calls that have begun to run in it.
 
-        Raises SessionLost if it is gone or the service cannot say. Raises ToolServiceFailed if the
+        Raises SessionLost if it is gone or the service cannot say. Raises Fenced if a later life
+        has it. Raises ToolServiceFailed if the
         service stays unreachable beyond its `patience_s`.
         """
         self.known.add(ref.session_id)
         address = self.link.recorded_address(ref.endpoint)
-        request = pb.GetSessionRequest(session_id=ref.session_id)
+        request = pb.GetSessionRequest(session_id=ref.session_id, fence=fence)
 
         async def get() -> pb.GetSessionResponse:
             endpoint = self.link.endpoint_at(address)
@@ -261,6 +270,7 @@ class Service:
                 tools=tuple(spec(tool, self.name) for tool in held.tools) or ref.tools,
                 cancels=ref.cancels,
             ),
+            fence=fence if held.fenced else 0,
         )
         return session, frozenset(held.call_ids)
 
@@ -269,16 +279,18 @@ class Service:
     ) -> None:
         """Stops the calls, then closes the session, in the background."""
         self.sessions.pop(session.session_id, None)
-        self._closer.add(partial(self._close, session.session_id, session.address, cancels))
+        self._closer.add(
+            partial(self._close, session.session_id, session.address, cancels, session.fence)
+        )
 
-    def close_if_open(self, session_id: str, address: str = "") -> None:
-        """Closes a session that may be at `address`, at any endpoint if that is empty, or
-        nowhere."""
+    def close_if_open(self, session_id: str, address: str = "", fence: int = 0) -> None:
+        """Closes a session that may be at `address`, at any endpoint if that is empty, or nowhere.
+        A later holder of the session, with a higher fence, keeps it."""
         self.sessions.pop(session_id, None)
         self.known.add(session_id)
         where = [self.link.recorded_address(address)] if address else self.link.addresses
         for endpoint in where:
-            self._closer.add(partial(self._close, session_id, endpoint, ()))
+            self._closer.add(partial(self._close, session_id, endpoint, (), fence))
 
     async def _request(
         self, session_id: str, task: Task, media: Sequence[Media]
@@ -295,6 +307,7 @@ class Service:
         *,
         clock: TimeLimit | None,
         queue: bool,
+        fence: int,
     ) -> ServiceSession:
         """The session that `send` opens."""
         missing = {one.blob.sha256: one for one in media}
@@ -339,7 +352,9 @@ class Service:
             cancels=any(tool.capabilities.cancel for tool in opened.tools),
         )
         self.counts.opened += 1
-        session = self.sessions[session_id] = ServiceSession(self.link, ref, media)
+        session = self.sessions[session_id] = ServiceSession(
+            self.link, ref, media, fence if opened.fenced else 0
+        )
         return session
 
     async def _until_answered(
@@ -367,8 +382,10 @@ class Service:
                 outage.noticed(began)
                 await asyncio.sleep(pause)
 
-    def _end(self, error: Failure) -> SessionLost | ToolServiceFailed:
+    def _end(self, error: Failure) -> SessionLost | ToolServiceFailed | Fenced:
         message, kind = f"tools.{self.name}: {error}", failure_kind(error)
+        if kind is FailureKind.FENCED:
+            return Fenced(message)
         if kind is FailureKind.LOST:
             return SessionLost(message)
         if kind is not FailureKind.REFUSED or isinstance(error, TransportError):
@@ -378,13 +395,17 @@ class Service:
         return ToolServiceFailed(message, permanent=True)
 
     async def _close(
-        self, session_id: str, address: str, cancels: Sequence[pb.CancelCallRequest]
+        self,
+        session_id: str,
+        address: str,
+        cancels: Sequence[pb.CancelCallRequest],
+        fence: int,
     ) -> None:
         endpoint = self.link.endpoint_at(address)
         try:
             if cancels:
                 await asyncio.gather(*(self._cancel(endpoint, request) for request in cancels))
-            request = pb.CloseSessionRequest(session_id=session_id)
+            request = pb.CloseSessionRequest(session_id=session_id, fence=fence)
             await endpoint.unary(endpoint.stub.CloseSession, request, timeout=CLOSE_SECONDS)
             self._queue.made_room()
         except (ServiceError, TransportError) as error:

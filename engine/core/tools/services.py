@@ -32,6 +32,7 @@ from engine.core.tools.sessions.open_queue import ServiceFull
 from engine.core.tools.sessions.session import ServiceSession
 from engine.errors import (
     AttemptFailed,
+    Fenced,
     ForkRefused,
     SessionLost,
     StartupError,
@@ -127,10 +128,10 @@ class ToolServices:
         await self.leases.close_abandoned(going_on)
 
     async def open_session(
-        self, session_id: str, task: Task, media: Sequence[Media] = ()
+        self, session_id: str, task: Task, media: Sequence[Media] = (), *, fence: int = 0
     ) -> ToolSessions:
         """A session on every service of the task, whose media are `media`. Waits for a full service
-        as long as it takes; cancellation ends that.
+        as long as it takes; cancellation ends that. fence: see `Assignment.fence`.
 
         Raises AttemptFailed if a service cannot open it, TaskUnfit for a task that cannot be sent.
         After failure and cancellation no session of it stays open.
@@ -139,37 +140,41 @@ class ToolServices:
         services = self._used_by(task)
         with self._all_or_none() as opened:
             if len(services) > 1:
-                await _open_at_once(services, name, task, media, opened)
+                await _open_at_once(services, name, task, media, opened, fence)
             again = _close_after_first_gap(services, opened)
             for service in services:
                 if service.name not in opened:
                     # A service may remember that a session of this id was closed.
                     wire_id = f"{name}~" if service.name in again else name
-                    opened[service.name] = await service.open_session(wire_id, task, media)
+                    opened[service.name] = await service.open_session(
+                        wire_id, task, media, fence=fence
+                    )
         return ToolSessions(self, [opened[service.name] for service in services])
 
     async def adopt(
-        self, session_id: str, task: Task, refs: Sequence[SessionRef]
+        self, session_id: str, task: Task, refs: Sequence[SessionRef], *, fence: int = 0
     ) -> tuple[ToolSessions, frozenset[str]]:
         """The sessions of an earlier life, which go on, and the ids of all calls that have begun to
         run there.
 
         Raises SessionLost if one is gone, or its service cannot say; then the others are closed.
+        Raises Fenced if a later life has one; then all stay open.
         """
         self.leases.adopt((session_id, *(ref.session_id for ref in refs)))
         services = [service.name for service in self._used_by(task)]
         missing = set(services) ^ {ref.service for ref in refs}
         if missing:
-            self._close_refs(refs)
+            self._close_refs(refs, fence)
             raise SessionLost(f"{session_id}: no session, or no service, for {sorted(missing)}")
         try:
-            with first_of_group(AttemptFailed):
+            with first_of_group(AttemptFailed, Fenced):
                 async with asyncio.TaskGroup() as group:
                     adopting = [
-                        group.create_task(self._services[ref.service].adopt(ref)) for ref in refs
+                        group.create_task(self._services[ref.service].adopt(ref, fence))
+                        for ref in refs
                     ]
         except BaseException:
-            self._close_refs(refs)
+            self._close_refs(refs, fence)
             raise
         found = {session.name: session for session, _ in map(asyncio.Task.result, adopting)}
         ran = frozenset(call_id for one in adopting for call_id in one.result()[1])
@@ -226,10 +231,10 @@ class ToolServices:
         used = self._of_task.get(task.name, self._services)
         return [service for name, service in self._services.items() if name in used]
 
-    def _close_refs(self, refs: Sequence[SessionRef]) -> None:
+    def _close_refs(self, refs: Sequence[SessionRef], fence: int) -> None:
         for ref in refs:
             if ref.service in self._services:
-                self._services[ref.service].close_if_open(ref.session_id, ref.endpoint)
+                self._services[ref.service].close_if_open(ref.session_id, ref.endpoint, fence)
 
     @contextmanager
     def _all_or_none(self) -> Iterator[dict[str, ServiceSession]]:
@@ -377,12 +382,15 @@ async def _open_at_once(
     task: Task,
     media: Sequence[Media],
     opened: dict[str, ServiceSession],
+    fence: int,
 ) -> None:
     """Fills `opened`, by service; full services are left out."""
 
     async def open_one(service: Service) -> None:
         with suppress(ServiceFull):
-            opened[service.name] = await service.open_session(name, task, media, queue=False)
+            opened[service.name] = await service.open_session(
+                name, task, media, queue=False, fence=fence
+            )
 
     with first_of_group(AttemptFailed, TaskUnfit):
         async with asyncio.TaskGroup() as group:

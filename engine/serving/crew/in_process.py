@@ -32,7 +32,7 @@ from engine.core.rollout.assignment import (
 from engine.core.rollout.attempts import roll_out
 from engine.core.trajectory.log import AttemptLog, Keeper, keep_nothing
 from engine.core.trajectory.record import Identity
-from engine.errors import GivenBack, TaskUnfit, first_of_group
+from engine.errors import Fenced, GivenBack, TaskUnfit, first_of_group
 from engine.serving.admission.places import Places
 from engine.serving.crew.crew import GroupAssignment
 from engine.serving.crew.member import Member, mark_orphans, run_hook, score_members
@@ -87,6 +87,8 @@ class InProcessCrew:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     """Replaces keys of the metadata of each group's task."""
     happened: Happened = unheard
+    fence: int = 0
+    """Fence of all its assignments; see `Assignment.fence`."""
 
     def of_suite(self, limits: Limits) -> InProcessCrew:
         """The crew of an evaluation suite, which has its own limits. It keeps no log."""
@@ -103,7 +105,8 @@ class InProcessCrew:
     async def run_row(
         self, row: Assignment, *, number: int, version: WeightVersion, sampled: Callable[[], None]
     ) -> tuple[Member, str]:
-        row = replace(row, sampling=merged_sampling(row.sampling, row.task.sampling))
+        sampling = merged_sampling(row.sampling, row.task.sampling)
+        row = replace(row, sampling=sampling, fence=self.fence)
         why = ""
         for attempt in range(MOST_TRIES):
             member = await self.roll_out(row, f"{self.life}p{number}t{attempt}a")
@@ -202,7 +205,7 @@ class _GroupRun:
             branches = BranchBudget(
                 branching, seed=self._crew.seed, starters=len(starters), size=size
             )
-        with first_of_group(TaskUnfit):
+        with first_of_group(Fenced, TaskUnfit):
             async with asyncio.TaskGroup() as group:
                 # Starters find their places first: the others wait for their branches.
                 order = sorted(range(size), key=lambda index: index not in starters)
@@ -238,6 +241,7 @@ class _GroupRun:
             prompts=self._prompts,
             branches=branches,
             iteration=self._iteration,
+            fence=crew.fence,
         )
         earlier = group.earlier.pop(trajectory_id, None)
         over = earlier is not None and earlier.state.ended is not None

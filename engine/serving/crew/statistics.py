@@ -34,6 +34,14 @@ class WorkerStatistics:
             },
         )
 
+    def plus(self, other: WorkerStatistics) -> WorkerStatistics:
+        """The sums of both as those of one worker."""
+        return WorkerStatistics(
+            samplers=samplers_in_all(self.samplers, [other]),
+            tools=tools_in_all(self.tools, [other]),
+            attempts=dict(attempts_in_all(self.attempts, [other])),
+        )
+
 
 def worker_statistics(
     pool: SamplerPool, tools: ToolServices, failures: Mapping[str, int]
@@ -53,6 +61,9 @@ def samplers_in_all(
     found = {name: dict(one) for name, one in own.items()}
     for worker in workers:
         for name, one in worker.samplers.items():
+            if name not in found:
+                found[name] = dict(one)
+                continue
             into = found[name]
             for key in ("in_flight", "queued", "received"):
                 into[key] += one[key]
@@ -68,7 +79,10 @@ def tools_in_all(
     found = dict(own)
     for worker in workers:
         for name, one in worker.tools.items():
-            before = found[name]
+            before = found.get(name)
+            if before is None:
+                found[name] = one
+                continue
             found[name] = replace(
                 before,
                 calls_in_flight=before.calls_in_flight + one.calls_in_flight,

@@ -3,7 +3,8 @@
 Invariants
 - Each report is taken once, in the order of its numbers, and none after the worker is lost.
 - A new stream begins with all state: samplers, drain, stop and assignments.
-- `Cut` and `LostSession` are sent once. Without a stream they are lost.
+- `Cut` is sent on each new stream again, until the worker has reported the end.
+- `LostSession` is sent once. Without a stream it is lost; the session's next call finds out.
 """
 
 from __future__ import annotations
@@ -131,6 +132,8 @@ class WorkerLink:
         self.lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         """Why the worker is lost, once it is."""
         self.assignments: dict[int, Assigned] = {}
+        self._cut: dict[int, None] = {}
+        """Assignments that were cut, and whose end the worker has not reported."""
         self.heard = asyncio.Event()
         """Set by each beat."""
         self.received = 0
@@ -157,6 +160,8 @@ class WorkerLink:
         self.send(pb.WorkResponse(setup=self.setup))
         for message in present:
             self.send(message)
+        for number in self._cut:
+            self.send(_cut_of(number))
         for one in self.assignments.values():
             for message in one.messages:
                 self.send(message)
@@ -178,6 +183,16 @@ class WorkerLink:
         if self._outbox is not None:
             self._outbox.put_nowait(message)
 
+    def cut(self, number: int) -> None:
+        """Ends an assignment at the worker."""
+        self._cut[number] = None
+        self.send(_cut_of(number))
+
+    def ended(self, number: int) -> Assigned | None:
+        """The worker reports the end of an assignment; None if that one was cut before."""
+        self._cut.pop(number, None)
+        return self.assignments.pop(number, None)
+
     def lose(self, why: str) -> None:
         """From now on nothing that the worker reports counts."""
         if not self.lost.done():
@@ -198,3 +213,7 @@ class WorkerLink:
         """Reports up to a number are durable."""
         self.durable = sequence
         self.send(pb.WorkResponse(durable=pb.Durable(sequence=sequence)))
+
+
+def _cut_of(number: int) -> pb.WorkResponse:
+    return pb.WorkResponse(cut=pb.Cut(assignment=number))

@@ -106,8 +106,8 @@ class Workers:
         self._happened = happened
         self._mirror = SessionMirror(tools, self._session_lost)
         self._links: dict[str, WorkerLink] = {}
-        self._past: list[WorkerStatistics] = []
-        """Statistics of the workers that have ended."""
+        self._past = WorkerStatistics()
+        """Sums of the workers that have ended."""
         self._lives = itertools.count(1)
         self._assignments = itertools.count(1)
         self._one_ready = asyncio.Condition()
@@ -124,7 +124,7 @@ class Workers:
 
     @property
     def statistics(self) -> list[WorkerStatistics]:
-        return [*self._past, *(link.statistics for link in self._links.values())]
+        return [self._past, *(link.statistics for link in self._links.values())]
 
     def named(self, name: str) -> WorkerLink | None:
         """The living worker of that name."""
@@ -180,6 +180,7 @@ class Workers:
             await self._one_ready.wait_for(lambda: bool(self._ready))
             link = min(self._ready, key=lambda one: one.members_assigned)
         message.id = next(self._assignments)
+        message.fence = fence_of(self._setup.boot, message.id)
         kept = sessions_of(logs)
         self._mirror.keep(kept)
         assigned = Assigned(
@@ -202,7 +203,7 @@ class Workers:
     def cut(self, link: WorkerLink, assigned: Assigned) -> None:
         """Ends an assignment, with its tool sessions."""
         if link.assignments.pop(assigned.number, None) is not None:
-            link.send(pb.WorkResponse(cut=pb.Cut(assignment=assigned.number)))
+            link.cut(assigned.number)
 
     async def open_logs(self, trajectories: Collection[str]) -> dict[str, OpenLog]:
         """Logs of attempts that go on, by trajectory. A full disk delays it."""
@@ -284,7 +285,7 @@ class Workers:
             self._take_end(link, ended)
 
     def _take_end(self, link: WorkerLink, ended: pb.Ended) -> None:
-        one = link.assignments.pop(ended.assignment, None)
+        one = link.ended(ended.assignment)
         if one is None or one.outcome.done():
             return
         if ended.defect:
@@ -433,7 +434,7 @@ class Workers:
             link.end_stream()
             await process.kill()
             del self._links[name]
-            self._past.append(link.statistics.ended())
+            self._past = self._past.plus(link.statistics.ended())
         if not self._stopping:
             log.warning("worker_lost", worker=name, why=why)
             await self._bury(link)
@@ -485,6 +486,12 @@ class Workers:
             in_flight=sum(bool(sessions_of({name: one})) for name, one in logs.items()),
         )
         link.assignments.clear()
+
+
+def fence_of(boot: int, assignment: int = 0) -> int:
+    """The fence of an assignment: above those of all earlier ones, in all lives of the engine.
+    boot: number of this life. assignment: its number; 0 = the engine rolls out itself."""
+    return (boot << 32) + assignment
 
 
 def sessions_of(logs: Mapping[str, OpenLog]) -> tuple[SessionRef, ...]:

@@ -266,7 +266,8 @@ class Writer:
             self._jobs.clear()
             self._waiting.clear()
         for job in left:
-            job.future.set_exception(RuntimeError(f"the journal {self._file} is closed"))
+            if job.future.set_running_or_notify_cancel():
+                job.future.set_exception(RuntimeError(f"the journal {self._file} is closed"))
         self.db.close()
 
     def _run(self, job: Job) -> None:

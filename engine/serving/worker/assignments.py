@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from functools import partial
 
 import structlog
@@ -11,7 +12,7 @@ import structlog
 from engine.core.images.media import Media
 from engine.core.rollout.assignment import Assignment
 from engine.core.tasks import DrawnTask
-from engine.errors import TaskUnfit
+from engine.errors import Fenced, TaskUnfit
 from engine.serving.crew.crew import Finished, GroupAssignment
 from engine.serving.crew.earlier_logs import ArrivingLogs, earlier_logs
 from engine.serving.crew.in_process import InProcessCrew
@@ -42,6 +43,8 @@ class Assignments:
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._places: dict[int, GroupPlaces] = {}
         self._taken: set[int] = set()
+        self._cut: set[int] = set()
+        """Assignments that end because they were cut."""
         self._arriving = ArrivingLogs()
 
     @property
@@ -73,9 +76,14 @@ class Assignments:
             places.grant(message.granted)
 
     def cut(self, number: int) -> None:
-        """Ends an assignment that the coordinator has dropped."""
+        """Ends an assignment that the coordinator has dropped, and reports the end."""
+        if number in self._cut:
+            return
         if (task := self._tasks.get(number)) is not None:
+            self._cut.add(number)
             task.cancel()
+        else:  # it has ended, or has never come
+            self._reports.ended(number)
 
     def drain(self) -> None:
         """Groups that infrastructure failed are not rolled out again."""
@@ -91,7 +99,16 @@ class Assignments:
     def _ended(self, number: int, task: asyncio.Task[None]) -> None:
         del self._tasks[number]
         self._places.pop(number, None)
+        if number in self._cut:
+            self._cut.discard(number)
+            if not task.cancelled():
+                task.exception()  # retrieved: it matters no more
+            self._reports.ended(number)
+            return
         if task.cancelled() or (error := task.exception()) is None:
+            return
+        if isinstance(error, Fenced):
+            log.warning("assignment_gone", assignment=number, error=str(error))
             return
         if isinstance(error, TaskUnfit):
             self._reports.ended(number, unfit=str(error))
@@ -129,11 +146,14 @@ class Assignments:
         if found:
             reporting = asyncio.create_task(self._report_queued(message.id, queued))
         try:
-            result = await self._crews[message.recipe_task].run_group(assignment)
+            result = await self._crew(message).run_group(assignment)
         finally:
             if reporting is not None:
                 reporting.cancel()
         self._reports.ended(message.id, [_member(message.id, one, "") for one in result])
+
+    def _crew(self, message: pb.Assignment) -> InProcessCrew:
+        return replace(self._crews[message.recipe_task], fence=message.fence)
 
     async def _report_queued(self, number: int, queued: asyncio.Event) -> None:
         await queued.wait()
@@ -142,9 +162,7 @@ class Assignments:
     async def _row(self, message: pb.Assignment) -> None:
         task, media = await self._task_of(message)
         row = message.row
-        crew = self._crews[message.recipe_task].of_suite(
-            Limits.model_validate_json(row.limits_json)
-        )
+        crew = self._crew(message).of_suite(Limits.model_validate_json(row.limits_json))
         member, why = await crew.run_row(
             Assignment(
                 trajectory_id=row.trajectory_id,

@@ -15,12 +15,12 @@ from bench.scripted import Timing
 from engine.core.tools.calls import PendingCall
 from engine.core.tools.services import ToolServices, ToolSessions
 from engine.core.trajectory.events import Called
-from engine.errors import ForkRefused, SessionLost
+from engine.errors import Fenced, ForkRefused, SessionLost
 from engine.types import Call, SessionRef
 from tests.integration.engine.conftest import MakeWorld
 from tests.integration.toolsvc.conftest import Service, start_service
 from tests.support.recipes import ONE
-from tests.support.tool_sessions import TASK, call_id, clients, said, send
+from tests.support.tool_sessions import TASK, call_id, client, clients, said, send
 from tests.support.tools import (
     LONG_STOP,
     PYTHON,
@@ -129,6 +129,38 @@ async def test_a_later_life_finds_the_session_and_a_call_on_its_way_runs_once(
     async with life(count=service.address) as third:
         with pytest.raises(SessionLost):
             await third.adopt("a", TASK, refs)
+
+
+async def test_a_life_that_wakes_after_the_next_one_has_no_effect(
+    count: tuple[Service, Path],
+) -> None:
+    """It takes the refusal as the end of its work, and counts no failure."""
+    service, effects = count
+    async with life(count=service.address) as first, life(count=service.address) as second:
+        stale = await first.open_session("woken", TASK, fence=1)
+        assert await counted(stale, 0) == "call 1"
+        again, _ = await second.adopt("woken", TASK, stale.refs, fence=2)
+        before = len(effects.read_text(encoding="utf-8"))
+        with pytest.raises(Fenced):
+            await counted(stale, 1)
+        with pytest.raises(Fenced):
+            await first.adopt("woken", TASK, stale.refs, fence=1)
+        assert first.statistics()["count"].failures == {}
+        stale.close()
+        await first.services["count"].close()  # its closes are through
+        assert len(effects.read_text(encoding="utf-8")) == before
+        # The same request under another fence is the same call.
+        assert await counted(again, 0) == "call 1"
+        assert await counted(again, 1) == "call 2"
+
+
+async def test_a_service_that_reads_no_fence_gets_none() -> None:
+    """It might compare whole requests, and a call is sent again under another fence."""
+    double = ToolDouble()
+    async with client(double) as tools:
+        session = await tools.open_session("a", TASK, fence=3)
+        await send(session).result()
+        assert [request.fence for request in double.asked] == [0]
 
 
 async def test_sessions_in_flight_outlive_an_engine_that_drained_for_long_enough(

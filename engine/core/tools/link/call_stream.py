@@ -41,12 +41,15 @@ class CallStream:
         on_answer: Answered,
         on_failure: Failed,
         on_end: Callable[[CallStream, Failure], None],
+        before_write: Callable[[], None] | None = None,
     ) -> None:
-        """on_answer, on_failure: called with the number of the request. They must not raise."""
+        """on_answer, on_failure: called with the number of the request. They must not raise.
+        before_write: called before each message; it may forbid the message by an error."""
         self._rpc = rpc
         self._on_answer = on_answer
         self._on_failure = on_failure
         self._on_end = on_end
+        self._before_write = before_write
         self._unsent: dict[int, pb.CallToolRequest] = {}
         self._writing = False
         self._begun = self._ended = False
@@ -83,6 +86,8 @@ class CallStream:
     def _write(self) -> None:
         """Writes waiting requests until gRPC has to wait itself."""
         while self._unsent and not self._ended:
+            if self._before_write is not None:  # a request may have waited for long
+                self._before_write()
             if not self._hand_over(self._rpc.write(self._message())):
                 return
 

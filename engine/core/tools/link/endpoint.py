@@ -89,13 +89,16 @@ class Endpoint:
         counts: ServiceCounts,
         channel: grpc.aio.Channel,
         token: str = "",
+        before_request: Callable[[], None] | None = None,
     ) -> None:
         """service: its name in the recipe, for the log. channel: leads to `address`, closed with
-        the endpoint. token: the bearer token that the channel adds to unary calls."""
+        the endpoint. token: the bearer token that the channel adds to unary calls. before_request:
+        as `ServiceLink.before_request`."""
         self.address = address
         self._service = service
         self._counts = counts
         self._channel = channel
+        self._before_request = before_request
         self.stub = stub_on(channel)
         # Interceptors add the token to all other calls. In a stream they would put a queue and a
         # task between a call and the wire.
@@ -217,6 +220,7 @@ class Endpoint:
             on_answer=self._stream_answered,
             on_failure=self._stream_failed,
             on_end=self._stream_ended,
+            before_write=self._before_request,
         )
         self._streams.append(stream)
         return stream
@@ -260,6 +264,8 @@ class Endpoint:
             self._send_alone(request)
 
     def _send_alone(self, request: PendingRequest) -> None:
+        if self._before_request is not None:
+            self._before_request()
         seconds = max(0.001, request.deadline - loop_now())
         rpc = self.stub.CallTool(request.message, timeout=seconds)
         request.task = asyncio.get_running_loop().create_task(self._answer_alone(request, rpc))

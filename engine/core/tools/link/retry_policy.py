@@ -37,6 +37,8 @@ class FailureKind(Enum):
     """Another endpoint holds the session."""
     LOST = "lost"
     """The session is gone with its state."""
+    FENCED = "fenced"
+    """Another process has the session: it is this one's no longer."""
     REFUSED = "refused"
     """The same request would get the same answer."""
 
@@ -46,6 +48,7 @@ _KINDS: dict[int, FailureKind] = {
     reasons.ERROR_REASON_SESSION_LOST: FailureKind.LOST,
     reasons.ERROR_REASON_SESSION_NOT_FOUND: FailureKind.LOST,
     reasons.ERROR_REASON_SESSION_CLOSED: FailureKind.LOST,
+    reasons.ERROR_REASON_FENCED: FailureKind.FENCED,
 }
 _FULL = (reasons.ERROR_REASON_QUEUE_LIMIT, reasons.ERROR_REASON_TOO_MANY_SESSIONS)
 
@@ -87,7 +90,7 @@ class RetryPolicy:
         """Seconds to wait before the next try; None = give up. word: pause that the service
         suggested.
 
-        MOVED, LOST and REFUSED are given up at once.
+        MOVED, LOST, FENCED and REFUSED are given up at once.
         """
         if kind is FailureKind.FULL:
             self._away_since = None
@@ -103,8 +106,11 @@ class RetryPolicy:
         return min(self._pause(WHILE_AWAY, word), max(left, SHORTEST_PAUSE))
 
     def after_failure(self, error: Failure, now: float, counts: ServiceCounts) -> float | None:
-        """`after` for the failure of a request, which is counted."""
-        pause = self.after(failure_kind(error), now, suggested_pause(error))
+        """`after` for the failure of a request, which is counted unless it is fenced off."""
+        kind = failure_kind(error)
+        pause = self.after(kind, now, suggested_pause(error))
+        if kind is FailureKind.FENCED:
+            return pause
         (counts.failures if pause is None else counts.retries)[failure_name(error)] += 1
         return pause
 

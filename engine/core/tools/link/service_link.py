@@ -80,14 +80,20 @@ class ServiceLink:
 
     def endpoint_at(self, address: str) -> Endpoint:
         """The service's process at `address`, for a request."""
-        if self.before_request is not None:
-            self.before_request()
+        self.check_request()
         endpoint = self._endpoints.get(address)
         if endpoint is None:
             channel = self._connect(address)
-            endpoint = Endpoint(self.name, address, self.counts, channel, self._token)
+            endpoint = Endpoint(
+                self.name, address, self.counts, channel, self._token, self.check_request
+            )
             self._endpoints[address] = endpoint
         return endpoint
+
+    def check_request(self) -> None:
+        """Raises what `before_request` raises."""
+        if self.before_request is not None:
+            self.before_request()
 
     def recorded_address(self, address: str) -> str:
         """Address at which to look for a session of an earlier life. A stranger may have written

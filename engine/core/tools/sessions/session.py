@@ -24,14 +24,18 @@ log = structlog.get_logger("tools")
 class ServiceSession:
     """An open session."""
 
-    def __init__(self, link: ServiceLink, ref: SessionRef, media: Sequence[Media] = ()) -> None:
-        """media: of the task; a fork may have to send them again."""
+    def __init__(
+        self, link: ServiceLink, ref: SessionRef, media: Sequence[Media] = (), fence: int = 0
+    ) -> None:
+        """media: of the task; a fork may have to send them again. fence: goes with each request, so
+        that the service refuses those of earlier holders; 0 = the service reads none."""
         self.link = link
         self.session_id = ref.session_id
         self.address = ref.endpoint
         self.tools = list(ref.tools)
         self.cancels = ref.cancels
         self.media = tuple(media)
+        self.fence = fence
         self.is_lost = False
         """The service has reported that it no longer holds the session."""
         self.on_lost: Callable[[], None] | None = None

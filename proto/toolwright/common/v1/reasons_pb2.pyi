@@ -184,6 +184,8 @@ class _ErrorReasonEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._En
     """NOT_FOUND: the text of the response's conversation is not kept."""
     ERROR_REASON_OTHER_TOKENIZER: _ErrorReason.ValueType  # 28
     """FAILED_PRECONDITION: the two processes have other tokenizers or chat templates."""
+    ERROR_REASON_FENCED: _ErrorReason.ValueType  # 29
+    """FAILED_PRECONDITION: the session has gone to another caller, whose `fence` is higher."""
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """Why a service refused a request. Travels as ErrorDetail in google.rpc.Status. If CallTool answers
@@ -261,6 +263,8 @@ ERROR_REASON_RESPONSE_NOT_FOUND: ErrorReason.ValueType  # 27
 """NOT_FOUND: the text of the response's conversation is not kept."""
 ERROR_REASON_OTHER_TOKENIZER: ErrorReason.ValueType  # 28
 """FAILED_PRECONDITION: the two processes have other tokenizers or chat templates."""
+ERROR_REASON_FENCED: ErrorReason.ValueType  # 29
+"""FAILED_PRECONDITION: the session has gone to another caller, whose `fence` is higher."""
 global___ErrorReason = ErrorReason
 
 class _ToolErrorKind:

@@ -544,9 +544,12 @@ class Assignment(google.protobuf.message.Message):
     MEDIA_FIELD_NUMBER: builtins.int
     GROUP_FIELD_NUMBER: builtins.int
     ROW_FIELD_NUMBER: builtins.int
+    FENCE_FIELD_NUMBER: builtins.int
     id: builtins.int
     recipe_task: builtins.str
     """Which of the recipe's tasks; empty = the only one."""
+    fence: builtins.int
+    """Fence of all requests to tool services for it: grows with each assignment of the run."""
     @property
     def task(self) -> toolwright.common.v1.trajectory_pb2.Task: ...
     @property
@@ -569,9 +572,10 @@ class Assignment(google.protobuf.message.Message):
         media: collections.abc.Iterable[toolwright.common.v1.media_pb2.BlobRef] | None = ...,
         group: global___Group | None = ...,
         row: global___EvaluationRow | None = ...,
+        fence: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["group", b"group", "row", b"row", "sampling", b"sampling", "task", b"task", "work", b"work"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["group", b"group", "id", b"id", "media", b"media", "recipe_task", b"recipe_task", "row", b"row", "sampling", b"sampling", "task", b"task", "work", b"work"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["fence", b"fence", "group", b"group", "id", b"id", "media", b"media", "recipe_task", b"recipe_task", "row", b"row", "sampling", b"sampling", "task", b"task", "work", b"work"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["work", b"work"]) -> typing.Literal["group", "row"] | None: ...
 
 global___Assignment = Assignment
@@ -800,7 +804,7 @@ global___LostSession = LostSession
 
 @typing.final
 class Cut(google.protobuf.message.Message):
-    """Ends an assignment; nothing is reported of it."""
+    """Ends an assignment. The worker reports Ended alone; until then each new stream repeats it."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 

@@ -292,11 +292,14 @@ class OpenSessionResponse(google.protobuf.message.Message):
     ISOLATION_FIELD_NUMBER: builtins.int
     QUEUED_FIELD_NUMBER: builtins.int
     STARTUP_FIELD_NUMBER: builtins.int
+    FENCED_FIELD_NUMBER: builtins.int
     session_id: builtins.str
     endpoint: builtins.str
     """Address of the session; empty = the address of the request."""
     isolation: builtins.str
     """Level of isolation in force: full, compat, per-session, none."""
+    fenced: builtins.bool
+    """The service reads `fence` in requests for this session. Without it, callers send none."""
     @property
     def tools(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___ToolDescriptor]:
         """Tools of this session: simulated, created and remote ones differ per question."""
@@ -314,9 +317,10 @@ class OpenSessionResponse(google.protobuf.message.Message):
         isolation: builtins.str = ...,
         queued: google.protobuf.duration_pb2.Duration | None = ...,
         startup: google.protobuf.duration_pb2.Duration | None = ...,
+        fenced: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["queued", b"queued", "startup", b"startup"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["endpoint", b"endpoint", "isolation", b"isolation", "queued", b"queued", "session_id", b"session_id", "startup", b"startup", "tools", b"tools"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["endpoint", b"endpoint", "fenced", b"fenced", "isolation", b"isolation", "queued", b"queued", "session_id", b"session_id", "startup", b"startup", "tools", b"tools"]) -> None: ...
 
 global___OpenSessionResponse = OpenSessionResponse
 
@@ -338,6 +342,7 @@ class CallToolRequest(google.protobuf.message.Message):
     METADATA_FIELD_NUMBER: builtins.int
     ARGUMENTS_JSON_FIELD_NUMBER: builtins.int
     METADATA_JSON_FIELD_NUMBER: builtins.int
+    FENCE_FIELD_NUMBER: builtins.int
     session_id: builtins.str
     call_id: builtins.str
     """trajectory/attempt/turn/index."""
@@ -355,6 +360,11 @@ class CallToolRequest(google.protobuf.message.Message):
     2^53. Else empty. A reader of the Structs alone has the nearest doubles.
     """
     metadata_json: builtins.str
+    fence: builtins.int
+    """Grows each time the session goes to another caller; 0 = no fence. A request below a fence that
+    came for the session is refused with FENCED: its sender has the session no longer. It is no
+    part of the request that a call_id stands for.
+    """
     @property
     def arguments(self) -> google.protobuf.struct_pb2.Struct:
         """Arguments, where the caller's parser knew them."""
@@ -390,9 +400,10 @@ class CallToolRequest(google.protobuf.message.Message):
         metadata: google.protobuf.struct_pb2.Struct | None = ...,
         arguments_json: builtins.str = ...,
         metadata_json: builtins.str = ...,
+        fence: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["arguments", b"arguments", "metadata", b"metadata", "queue_limit", b"queue_limit", "run_limit", b"run_limit", "wait", b"wait"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["action", b"action", "arguments", b"arguments", "arguments_json", b"arguments_json", "call_id", b"call_id", "last_step", b"last_step", "metadata", b"metadata", "metadata_json", b"metadata_json", "queue_limit", b"queue_limit", "run_limit", b"run_limit", "session_id", b"session_id", "tool", b"tool", "turn", b"turn", "turns_left", b"turns_left", "wait", b"wait"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["action", b"action", "arguments", b"arguments", "arguments_json", b"arguments_json", "call_id", b"call_id", "fence", b"fence", "last_step", b"last_step", "metadata", b"metadata", "metadata_json", b"metadata_json", "queue_limit", b"queue_limit", "run_limit", b"run_limit", "session_id", b"session_id", "tool", b"tool", "turn", b"turn", "turns_left", b"turns_left", "wait", b"wait"]) -> None: ...
 
 global___CallToolRequest = CallToolRequest
 
@@ -606,15 +617,19 @@ class CancelCallRequest(google.protobuf.message.Message):
 
     SESSION_ID_FIELD_NUMBER: builtins.int
     CALL_ID_FIELD_NUMBER: builtins.int
+    FENCE_FIELD_NUMBER: builtins.int
     session_id: builtins.str
     call_id: builtins.str
+    fence: builtins.int
+    """As in CallToolRequest."""
     def __init__(
         self,
         *,
         session_id: builtins.str = ...,
         call_id: builtins.str = ...,
+        fence: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["call_id", b"call_id", "session_id", b"session_id"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["call_id", b"call_id", "fence", b"fence", "session_id", b"session_id"]) -> None: ...
 
 global___CancelCallRequest = CancelCallRequest
 
@@ -687,13 +702,17 @@ class CloseSessionRequest(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     SESSION_ID_FIELD_NUMBER: builtins.int
+    FENCE_FIELD_NUMBER: builtins.int
     session_id: builtins.str
+    fence: builtins.int
+    """As in CallToolRequest."""
     def __init__(
         self,
         *,
         session_id: builtins.str = ...,
+        fence: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["session_id", b"session_id"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["fence", b"fence", "session_id", b"session_id"]) -> None: ...
 
 global___CloseSessionRequest = CloseSessionRequest
 
@@ -1003,13 +1022,17 @@ class GetSessionRequest(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     SESSION_ID_FIELD_NUMBER: builtins.int
+    FENCE_FIELD_NUMBER: builtins.int
     session_id: builtins.str
+    fence: builtins.int
+    """As in CallToolRequest: callers with a lower one are refused from now on."""
     def __init__(
         self,
         *,
         session_id: builtins.str = ...,
+        fence: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["session_id", b"session_id"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["fence", b"fence", "session_id", b"session_id"]) -> None: ...
 
 global___GetSessionRequest = GetSessionRequest
 
@@ -1020,8 +1043,11 @@ class GetSessionResponse(google.protobuf.message.Message):
     CALL_IDS_FIELD_NUMBER: builtins.int
     TOOLS_FIELD_NUMBER: builtins.int
     ENDPOINT_FIELD_NUMBER: builtins.int
+    FENCED_FIELD_NUMBER: builtins.int
     endpoint: builtins.str
     """Address of the session; empty = the address of the request."""
+    fenced: builtins.bool
+    """As in OpenSessionResponse."""
     @property
     def call_ids(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """Ids of all calls that have begun to run in the session, in that order, also of those whose
@@ -1038,7 +1064,8 @@ class GetSessionResponse(google.protobuf.message.Message):
         call_ids: collections.abc.Iterable[builtins.str] | None = ...,
         tools: collections.abc.Iterable[global___ToolDescriptor] | None = ...,
         endpoint: builtins.str = ...,
+        fenced: builtins.bool = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["call_ids", b"call_ids", "endpoint", b"endpoint", "tools", b"tools"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["call_ids", b"call_ids", "endpoint", b"endpoint", "fenced", b"fenced", "tools", b"tools"]) -> None: ...
 
 global___GetSessionResponse = GetSessionResponse

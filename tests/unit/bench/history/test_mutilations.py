@@ -28,6 +28,7 @@ from bench.history.events import (
     SessionClosed,
     SessionOpened,
     SupersededRequest,
+    Taken,
     Trained,
 )
 from bench.history.invariants import INVARIANTS
@@ -177,6 +178,10 @@ MUTILATIONS: dict[str, list[Change]] = {
     "one_life_an_attempt": [
         insert((Dispatched, 0, CALL_4), LifeBegan(at=0, life=5), dispatched(G4, 5)),
         insert((Dispatched, -1, {}), LifeBegan(at=0, life=5), dispatched("g0000004-1/b1r0a0", 5)),
+    ],
+    "no_call_below_a_fence": [
+        again(Taken, 0, (Taken, 0), fence=0),
+        insert((Taken, -1, {}), *(Taken(at=0, session="s", fence=fence) for fence in (3, 2))),
     ],
     "no_dispatch_after_close": [
         insert((SessionClosed, 0, {"session": session(G4, 1)}), dispatched(G4, 1)),

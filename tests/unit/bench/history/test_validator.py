@@ -23,6 +23,7 @@ from bench.history.events import (
     Position,
     Restored,
     SupersededRequest,
+    Taken,
     Trained,
 )
 from bench.history.findings import HistoryError
@@ -77,6 +78,7 @@ ABSENT: list[tuple[type[Any], set[str]]] = [
     (Acknowledged, {"marks_are_monotone", "a_full_disk_takes_acknowledgements"}),
     (SupersededRequest, {"superseded_learners_are_refused"}),
     (Abandoned, {"left_requests_are_aborted"}),
+    (Taken, {"no_call_below_a_fence"}),
 ]
 
 

@@ -9,17 +9,21 @@ from typing import Any
 
 import pytest
 
+from bench.history.validator import violations
 from bench.simulate.playing.play import Studio, studio
-from bench.simulate.schedule import ON_WORKERS, Schedule, schedule_of
+from bench.simulate.schedule import ON_WORKERS, Kind, Schedule, schedule_of
 from bench.simulate.verdict import outcome
 from engine.core.sampler.fleet import Fleet
 from engine.serving.crew.worker_link import WorkerLink
 from engine.serving.crew.workers import Workers
+from toolsvc.host.open_session import OpenSession
 from toolwright.crew.v1 import crew_pb2 as pb
 
 WORKERS = 2
 ENOUGH = 150
 """Schedules in which a planted bug must show."""
+STRAY = 54
+"""A schedule in which a worker calls in a session that another one has taken over."""
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +62,20 @@ def test_every_fault_of_workers_is_drawn_and_does_its_harm(place: Studio) -> Non
         assert found.played is not None
         assert found.played.counts[f"fault {kind}"] == 1
         assert found.played.digest != calm.digest
+
+
+@pytest.mark.quick
+def test_a_worker_that_wakes_after_its_work_went_on_elsewhere_is_fenced_off(
+    monkeypatch: pytest.MonkeyPatch, place: Studio
+) -> None:
+    schedule = schedule_of(STRAY, WORKERS)
+    found = outcome(place, schedule)
+    assert found.failure is None, found.failure.text
+    assert found.played is not None
+    assert found.played.counts[f"fault {Kind.WORKER_STRAY}"] == 1
+    monkeypatch.setattr(OpenSession, "check_fence", lambda _self, _fence: None)
+    unfenced = place.play(schedule)
+    assert "no_call_below_a_fence" in {one.invariant.name for one in violations(unfenced.history)}
 
 
 def logs_of_the_dead_are_lost(monkeypatch: pytest.MonkeyPatch) -> None:
