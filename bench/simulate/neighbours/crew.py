@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Sequence
+from contextlib import AsyncExitStack
 from random import Random
 from typing import Any, NoReturn
 
@@ -50,7 +51,7 @@ class SimulatedCrew:
         self._tools = tools
         self._servers = servers
 
-    def serve(self, servicer: CrewServicer) -> None:
+    async def serve(self, servicer: CrewServicer, _stack: AsyncExitStack) -> None:
         self.network.serve(owner_here(), servicer)
 
     def make(self, name: str, _output: OutputLog) -> SimulatedProcess:
@@ -110,12 +111,13 @@ class SimulatedProcess:
         if self._owner.alive:
             self._crew.ended(self._owner, alone=alone)
 
-    async def kill(self) -> None:
+    async def kill(self) -> bool:
         self.end()
         left = await self._owner.buried()
         self._crew.errors += [f"{self._owner.name}: a task did not end: {name}" for name in left]
         if self in self._crew.living:
             self._crew.living.remove(self)
+        return True
 
     async def _work(self) -> None:
         crew = self._crew
