@@ -27,7 +27,7 @@ from engine.offline.collect import cli as sampling
 from engine.offline.enums import TraceLayout
 from engine.offline.evaluate import cli as evaluation
 from engine.offline.exits import exit_before_serving, report_errors, run_on_uvloop
-from engine.serving.crew.backends import Backend, on_backend
+from engine.serving.crew.processes.backends import Backend, on_backend
 from toolwright.process.command_line import command_line, start
 from toolwright.process.parent import die_with_parent
 from toolwright.recipe import load_recipe, read_resolved

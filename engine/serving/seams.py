@@ -13,7 +13,7 @@ from engine.core.sampler.fleet import Connect as ConnectSampler
 from engine.core.tools.link.service_link import Connect as ConnectTools
 from engine.core.tools.output_log import OutputLog
 from engine.serving.crew.crew_service import CrewServicer
-from engine.serving.crew.worker_process import Process
+from engine.serving.crew.processes.worker_process import Process
 from engine.serving.journal.writer import Drive
 
 

@@ -41,7 +41,7 @@ from engine.serving.admission.submitted import Submissions, SubmittedTasks
 from engine.serving.admission.train import TrainLane
 from engine.serving.crew.crew_service import CrewServicer
 from engine.serving.crew.in_process import InProcessCrew
-from engine.serving.crew.local_workers import LocalWorkers
+from engine.serving.crew.processes.local_workers import LocalWorkers
 from engine.serving.crew.remote_crew import RemoteCrew
 from engine.serving.crew.statistics import (
     WorkerStatistics,

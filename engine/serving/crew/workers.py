@@ -31,6 +31,7 @@ from engine.core.tools.services import ToolServices
 from engine.core.trajectory.events import Ended, Forked, Opened
 from engine.errors import StartupError, TaskUnfit
 from engine.serving.crew.earlier_logs import pieces_of
+from engine.serving.crew.processes.worker_process import Process
 from engine.serving.crew.sampler_state import state_of
 from engine.serving.crew.session_mirror import SessionMirror
 from engine.serving.crew.statistics import WorkerStatistics
@@ -41,7 +42,6 @@ from engine.serving.crew.worker_link import (
     WorkerLink,
     WorkerLost,
 )
-from engine.serving.crew.worker_process import Process
 from engine.serving.journal.journal import FULL_PAUSE_S, Journal, JournalFull
 from engine.serving.journal.logs import OpenLog
 from engine.serving.telemetry.event_feed import Happened

@@ -11,8 +11,8 @@ import typer
 import yaml
 
 from engine.cli import app
-from engine.serving.crew.backends import Backend
-from engine.serving.crew.ray_workers import CPUS
+from engine.serving.crew.processes.backends import Backend
+from engine.serving.crew.processes.ray_workers import CPUS
 from tests.support.manifests import LAUNCH, Manifest, manifest, spec
 
 pytestmark = pytest.mark.quick

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from engine.errors import StartupError
-from engine.serving.crew.backends import Backend, on_backend
-from engine.serving.crew.ray_actor import (
+from engine.serving.crew.processes.backends import Backend, on_backend
+from engine.serving.crew.processes.ray_actor import (
     WorkerActor,
     WorkerRefused,
     WorkerStart,

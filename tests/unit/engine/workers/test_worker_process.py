@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from engine.serving.crew.worker_process import work_command
+from engine.serving.crew.processes.worker_process import work_command
 
 pytestmark = pytest.mark.quick
 

@@ -21,7 +21,7 @@ import structlog
 from engine.core.tools.output_log import OutputLog
 from engine.errors import StartupError
 from engine.serving.crew.crew_service import CrewServicer, crew_server
-from engine.serving.crew.ray_actor import (
+from engine.serving.crew.processes.ray_actor import (
     WorkerActor,
     WorkerRefused,
     WorkerStart,

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from engine.core.tools.output_log import OutputLog
 from engine.errors import StartupError
 from engine.serving.crew.crew_service import CrewServicer, crew_server
-from engine.serving.crew.worker_process import work_command
+from engine.serving.crew.processes.worker_process import work_command
 from toolwright.process.sockets import folder_for_sockets
 
 

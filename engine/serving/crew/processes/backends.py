@@ -12,7 +12,7 @@ from engine.serving.crew.unfit_recipes import refuse_ray, refuse_workers
 from toolwright.recipe import Recipe
 
 if TYPE_CHECKING:
-    from engine.serving.crew.ray_workers import RayWorkers
+    from engine.serving.crew.processes.ray_workers import RayWorkers
 
 
 class Backend(StrEnum):
@@ -45,7 +45,7 @@ def on_backend(
         )
     refuse_workers(recipe)
     refuse_ray(recipe)
-    from engine.serving.crew.ray_workers import on_ray
+    from engine.serving.crew.processes.ray_workers import on_ray
 
     with on_ray(ray_address, workers) as made:
         yield made

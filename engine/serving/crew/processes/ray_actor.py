@@ -13,7 +13,7 @@ from asyncio.subprocess import PIPE, STDOUT, Process
 from dataclasses import dataclass
 from importlib import metadata
 
-from engine.serving.crew.worker_process import work_command
+from engine.serving.crew.processes.worker_process import work_command
 from toolwright.cluster.actors import node_address, node_here
 
 PIECE_BYTES = 64 << 10
