@@ -27,6 +27,7 @@ from engine.offline.collect import cli as sampling
 from engine.offline.enums import TraceLayout
 from engine.offline.evaluate import cli as evaluation
 from engine.offline.exits import exit_before_serving, report_errors, run_on_uvloop
+from engine.serving.crew.processes.backends import Backend, on_backend
 from toolwright.process.command_line import command_line, start
 from toolwright.process.parent import die_with_parent
 from toolwright.recipe import load_recipe, read_resolved
@@ -51,6 +52,12 @@ def serve(
     workers: Annotated[
         int, typer.Option(min=0, help="processes that roll out; 0 = the engine's own")
     ] = 0,
+    backend: Annotated[
+        Backend, typer.Option(help="where workers are: this machine, or a Ray cluster")
+    ] = Backend.LOCAL,
+    ray_address: Annotated[
+        str, typer.Option(help="with --backend ray: host:port of the cluster's head")
+    ] = "",
 ) -> None:
     """Roll out the recipe's tasks and serve the trajectories until SIGTERM.
 
@@ -62,7 +69,8 @@ def serve(
         from engine.serving.serve import serve as serve_recipe
 
         read = load_recipe(recipe, set_ or ())
-        run_on_uvloop(lambda: serve_recipe(read, fork, workers))
+        with on_backend(backend, ray_address, workers, read) as crew:
+            run_on_uvloop(lambda: serve_recipe(read, fork, workers, crew))
 
 
 @app.command(hidden=True)

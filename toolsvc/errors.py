@@ -75,8 +75,3 @@ def backend_down(why: str) -> Refused:
 
 class StartError(Exception):
     """The service cannot start. The operator reads nothing but the message."""
-
-
-def first_line(error: BaseException) -> str:
-    """First line of the message, without logs and traces of libraries; the class if it is empty."""
-    return (str(error).strip() or type(error).__name__).splitlines()[0]

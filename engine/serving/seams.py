@@ -5,6 +5,7 @@ The simulator (`bench/simulate`) replaces each of them; a real engine has the de
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -12,15 +13,15 @@ from engine.core.sampler.fleet import Connect as ConnectSampler
 from engine.core.tools.link.service_link import Connect as ConnectTools
 from engine.core.tools.output_log import OutputLog
 from engine.serving.crew.crew_service import CrewServicer
-from engine.serving.crew.worker_process import Process
+from engine.serving.crew.processes.worker_process import Process
 from engine.serving.journal.writer import Drive
 
 
 class WorkersSeam(Protocol):
     """How an engine has workers."""
 
-    def serve(self, servicer: CrewServicer) -> None:
-        """Lets the workers reach the engine."""
+    async def serve(self, servicer: CrewServicer, stack: AsyncExitStack) -> None:
+        """Lets the workers reach the engine until the stack is closed."""
 
     def make(self, name: str, output: OutputLog) -> Process:
         """A worker's process, which is not started."""
@@ -38,4 +39,4 @@ class Seams:
     journal: Drive | None = None
     """None: a thread."""
     crew: WorkersSeam | None = None
-    """None: gRPC on a Unix socket, and processes."""
+    """None: `LocalWorkers`."""

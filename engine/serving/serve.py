@@ -12,9 +12,7 @@ import contextlib
 import signal
 from collections.abc import Coroutine, Mapping
 from contextlib import AsyncExitStack
-from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import structlog
@@ -43,6 +41,7 @@ from engine.serving.admission.submitted import Submissions, SubmittedTasks
 from engine.serving.admission.train import TrainLane
 from engine.serving.crew.crew_service import CrewServicer
 from engine.serving.crew.in_process import InProcessCrew
+from engine.serving.crew.processes.local_workers import LocalWorkers
 from engine.serving.crew.remote_crew import RemoteCrew
 from engine.serving.crew.statistics import (
     WorkerStatistics,
@@ -51,7 +50,6 @@ from engine.serving.crew.statistics import (
     tools_in_all,
 )
 from engine.serving.crew.unfit_recipes import refuse_workers
-from engine.serving.crew.worker_process import WorkerProcess
 from engine.serving.crew.workers import Workers, WorkersSetup, fence_of
 from engine.serving.delivery.claims import Claims
 from engine.serving.delivery.delivery import Delivery
@@ -66,7 +64,7 @@ from engine.serving.journal.identity import policy_identity, tasks_identity
 from engine.serving.journal.journal import Journal
 from engine.serving.publish.broadcast_publish import BroadcastPublishes
 from engine.serving.publish.publishing import Publisher
-from engine.serving.seams import Seams
+from engine.serving.seams import Seams, WorkersSeam
 from engine.serving.service import PolicyServicer, RolloutServicer
 from engine.serving.status import EngineStatus
 from engine.serving.telemetry.event_feed import EventFeed
@@ -75,14 +73,11 @@ from engine.serving.telemetry.metrics import Metrics
 from engine.serving.telemetry.page import metrics_page
 from engine.serving.telemetry.progress import EngineProgress
 from engine.serving.telemetry.traces import Traces, traces_of
-from toolwright.crew.v1 import crew_pb2
-from toolwright.crew.v1.crew_pb2_grpc import add_CrewServiceServicer_to_server
 from toolwright.ingress.v1 import ingress_pb2, ingress_pb2_grpc
 from toolwright.model.beginning import first_policy, leave_fork
 from toolwright.model.fingerprint import fingerprint
 from toolwright.policy.v1 import policy_pb2, policy_pb2_grpc
 from toolwright.process.metrics_page import port_fault
-from toolwright.process.sockets import folder_for_sockets
 from toolwright.recipe import SUBMITTED, Recipe, refuse_open_ports
 from toolwright.rollout.v1 import rollout_pb2, rollout_pb2_grpc
 from toolwright.rpc.auth import tokens_here
@@ -97,16 +92,18 @@ Sources = Mapping[str, TaskSource | SubmittedTasks]
 """The sources of the recipe's tasks, by the tasks' names."""
 
 
-async def serve(recipe: Recipe, fork: Path | None = None, workers: int = 0) -> None:
+async def serve(
+    recipe: Recipe, fork: Path | None = None, workers: int = 0, crew: WorkersSeam | None = None
+) -> None:
     """`engine serve`: writes the resolved recipe and the log into the run's folder, and serves.
 
-    workers: processes that roll out; 0 = this one does.
+    workers: processes that roll out; 0 = this one does. crew: where they are; None = here.
     """
     refuse_open_ports(recipe)
     refuse_api(recipe, "`engine serve`")
     table = recipe.table("engine", EngineTable)
     log_to(recipe.make_run_folder() / "engine.jsonl")
-    await Engine(recipe, table, fork=fork, workers=workers).run()
+    await Engine(recipe, table, fork=fork, workers=workers, seams=Seams(crew=crew)).run()
 
 
 class Engine:
@@ -304,10 +301,7 @@ class Engine:
 
     async def _open_workers(self, stack: AsyncExitStack, number: int) -> Workers:
         """The service of the workers, which start with the work."""
-        folder = stack.enter_context(
-            TemporaryDirectory(prefix="toolwright-", dir=folder_for_sockets())
-        )
-        address, crew = f"unix:{folder}/crew.sock", self._seams.crew
+        crew = self._seams.crew or LocalWorkers()
         workers = Workers(
             number,
             WorkersSetup(
@@ -316,20 +310,13 @@ class Engine:
                 boot=self.journal.boot,
                 run_folder=self._recipe.run_folder,
             ),
-            make=partial(WorkerProcess, address) if crew is None else crew.make,
+            make=crew.make,
             journal=self.journal,
             tools=self._core.tools,
             fleet=self._pool,
             happened=self._feed.add,
         )
-        servicer = CrewServicer(workers)
-        if crew is not None:
-            crew.serve(servicer)
-            return workers
-        server = Server(address)
-        server.add(_CREW, partial(add_CrewServiceServicer_to_server, servicer))
-        await server.start()
-        stack.push_async_callback(server.stop, 1.0)
+        await crew.serve(CrewServicer(workers), stack)
         return workers
 
     def _crew(self, name: str, task: TaskCore, places: Places) -> InProcessCrew | RemoteCrew:
@@ -569,5 +556,4 @@ class Engine:
 
 _ROLLOUT = rollout_pb2.DESCRIPTOR.services_by_name["RolloutService"].full_name
 _INGRESS = ingress_pb2.DESCRIPTOR.services_by_name["IngressService"].full_name
-_CREW = crew_pb2.DESCRIPTOR.services_by_name["CrewService"].full_name
 _POLICY = policy_pb2.DESCRIPTOR.services_by_name["PolicyService"].full_name

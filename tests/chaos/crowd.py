@@ -111,7 +111,7 @@ class Crowd:
         self._rate = rate
         self.lease_s = lease_s
         self._tool_options = tool_options
-        self._workers = workers
+        self.engine_options: tuple[str, ...] = ("--workers", str(workers)) if workers else ()
         self.tools_port, self.engine_port = free_port(), free_port()
         self.samplers = [
             Sampler(
@@ -254,9 +254,8 @@ class Crowd:
             "PYTHONPATH": os.pathsep.join([str(CLOCK), self.run.environment["PYTHONPATH"]]),
         }
         self.note(LifeBegan(at=time.monotonic(), life=self._lives))
-        words = ("--workers", str(self._workers)) if self._workers else ()
         self.engine = self.run.start(
-            "engine", "serve", str(self.run.recipe), *words, environment=clock
+            "engine", "serve", str(self.run.recipe), *self.engine_options, environment=clock
         )
         if wait:
             self._until_listens(self.engine, self.engine_port)

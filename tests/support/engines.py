@@ -15,6 +15,7 @@ from typing import Any
 import grpc.aio
 
 from engine.config import EngineTable
+from engine.serving.seams import Seams
 from engine.serving.serve import Engine
 from tests.support.waiting import PATIENCE, until
 from toolwright import wire
@@ -144,13 +145,15 @@ class Running:
 
 
 @asynccontextmanager
-async def running(recipe_file: Path, *overrides: str, workers: int = 0) -> AsyncIterator[Running]:
+async def running(
+    recipe_file: Path, *overrides: str, workers: int = 0, seams: Seams | None = None
+) -> AsyncIterator[Running]:
     """Serves the recipe until the block ends; the engine must end cleanly.
 
     Raises what the engine raises at its start.
     """
     recipe = load_recipe(recipe_file, overrides)
-    engine = Engine(recipe, recipe.table("engine", EngineTable), workers=workers)
+    engine = Engine(recipe, recipe.table("engine", EngineTable), workers=workers, seams=seams)
     task = asyncio.create_task(engine.run())
     if not await listening(recipe.shared.run.engine, lambda: not task.done()):
         await task

@@ -19,11 +19,12 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any
 
-from toolsvc.errors import Refused, backend_down, first_line
+from toolsvc.errors import Refused, backend_down
 from toolsvc.plugin.actions import InvalidAction
 from toolsvc.plugin.alarm import Alarm
 from toolsvc.plugin.faults import log_fault
 from toolsvc.plugin.results import ToolFailed
+from toolwright.rpc.errors import first_line
 
 WAIT_SECONDS = 600.0
 """Longest wait of a call. All tries of any backend here, with the wait for a place, are shorter."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AsyncExitStack
 from random import Random
 from typing import Any, NoReturn, cast
 
@@ -70,7 +71,7 @@ class SimulatedCrew:
         self._tools = tools
         self.servers = servers
 
-    def serve(self, servicer: CrewServicer) -> None:
+    async def serve(self, servicer: CrewServicer, _stack: AsyncExitStack) -> None:
         self.network.serve(owner_here(), servicer)
 
     def make(self, name: str, _output: OutputLog) -> SimulatedProcess:
@@ -155,9 +156,10 @@ class SimulatedProcess:
         self._crew.network.part(self._owner)
         self._parted.set_result(None)
 
-    async def kill(self) -> None:
+    async def kill(self) -> bool:
         if not self._parted.done():
             await self.bury()
+        return True
 
     async def bury(self) -> None:
         """Returns when nothing of it is left."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 import grpc.aio
@@ -11,10 +12,15 @@ import grpc.aio
 from engine.serving.crew.worker_link import WorkerLink
 from engine.serving.crew.workers import Workers
 from toolwright.common.v1 import reasons_pb2 as reasons
+from toolwright.crew.v1 import crew_pb2, crew_pb2_grpc
 from toolwright.crew.v1 import crew_pb2 as pb
-from toolwright.crew.v1 import crew_pb2_grpc
+from toolwright.rpc.auth import Tokens
 from toolwright.rpc.errors import ServiceError, abort
 from toolwright.rpc.options import PIECE_BYTES
+from toolwright.rpc.server import Server
+from toolwright.rpc.tls import Certificate
+
+_CREW = crew_pb2.DESCRIPTOR.services_by_name["CrewService"].full_name
 
 
 class CrewServicer(crew_pb2_grpc.CrewServiceServicer):
@@ -63,3 +69,16 @@ class CrewServicer(crew_pb2_grpc.CrewServiceServicer):
                 self._workers.take(link, message)
         finally:
             outbox.put_nowait(None)
+
+
+def crew_server(
+    address: str,
+    servicer: CrewServicer,
+    *,
+    tokens: Tokens | None = None,
+    certificate: Certificate | None = None,
+) -> Server:
+    """The server of a coordinator, which is not started."""
+    server = Server(address, tokens=tokens, certificate=certificate)
+    server.add(_CREW, partial(crew_pb2_grpc.add_CrewServiceServicer_to_server, servicer))
+    return server

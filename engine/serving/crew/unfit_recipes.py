@@ -1,9 +1,10 @@
-"""Recipes that `engine serve --workers` refuses."""
+"""Recipes that `engine serve` refuses with --workers, or with --backend ray."""
 
 from __future__ import annotations
 
 from engine.errors import StartupError
 from toolwright.recipe import Recipe, task_key
+from toolwright.rpc.options import is_unix
 
 
 def refuse_workers(recipe: Recipe) -> None:
@@ -20,3 +21,19 @@ def refuse_workers(recipe: Recipe) -> None:
         reasons["run.publish_adapters"] = "workers do not know which adapter a sampler has"
     for key, why in reasons.items():
         raise StartupError(f"--workers with {key}: {why}; set --workers 0, or leave {key} out")
+
+
+def refuse_ray(recipe: Recipe) -> None:
+    """Raises StartupError for a recipe whose tool services other machines cannot reach."""
+    for name, table in recipe.shared.tools.items():
+        fix = f"set tools.{name}.service to an address that all nodes reach"
+        if table.serve:
+            raise StartupError(
+                f"--backend ray with tools.{name}.serve: that service is on this machine alone; "
+                f"start it yourself, and {fix}"
+            )
+        if is_unix(table.service):
+            raise StartupError(
+                f"--backend ray with tools.{name}.service = {table.service!r}: a Unix socket is on "
+                f"this machine alone; {fix}"
+            )

@@ -136,6 +136,7 @@ class WorkerLink:
         """Assignments that were cut, and whose end the worker has not reported."""
         self.heard = asyncio.Event()
         """Set by each beat."""
+        self._lease_ends = 0.0
         self.received = 0
         """Number of the last report."""
         self.durable = 0
@@ -145,6 +146,15 @@ class WorkerLink:
         self._seen = 0
         self._seen_more = asyncio.Event()
         self._outbox: asyncio.Queue[pb.WorkResponse | None] | None = None
+
+    def grant(self, seconds: float) -> None:
+        """The worker may send requests for so long, or shorter: it counts from an earlier time."""
+        self._lease_ends = asyncio.get_running_loop().time() + seconds
+
+    @property
+    def lease_left(self) -> float:
+        """Seconds until the worker sends no more requests, if it lives; negative after that."""
+        return self._lease_ends - asyncio.get_running_loop().time()
 
     @property
     def members_assigned(self) -> int:

@@ -2,7 +2,7 @@
 
 Invariants
 - An assignment is at one worker at a time. It goes to another one only after the process of the
-  first has ended, with the events that are durable.
+  first has ended, or can send nothing more, with the events that are durable.
 - The reports of a lost worker do not count, so no attempt has two writers.
 - A worker that does not beat for a lease, or does not confirm new weights in time, is lost.
 - Every worker knows a weight version before a sampler has it.
@@ -15,7 +15,7 @@ import asyncio
 import itertools
 import json
 import secrets
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +31,7 @@ from engine.core.tools.services import ToolServices
 from engine.core.trajectory.events import Ended, Forked, Opened
 from engine.errors import StartupError, TaskUnfit
 from engine.serving.crew.earlier_logs import pieces_of
+from engine.serving.crew.processes.worker_process import Process
 from engine.serving.crew.sampler_state import state_of
 from engine.serving.crew.session_mirror import SessionMirror
 from engine.serving.crew.statistics import WorkerStatistics
@@ -41,7 +42,6 @@ from engine.serving.crew.worker_link import (
     WorkerLink,
     WorkerLost,
 )
-from engine.serving.crew.worker_process import MakeProcess, Process
 from engine.serving.journal.journal import FULL_PAUSE_S, Journal, JournalFull
 from engine.serving.journal.logs import OpenLog
 from engine.serving.telemetry.event_feed import Happened
@@ -90,13 +90,14 @@ class Workers:
         number: int,
         setup: WorkersSetup,
         *,
-        make: MakeProcess,
+        make: Callable[[str, OutputLog], Process],
         journal: Journal,
         tools: ToolServices,
         fleet: Fleet,
         happened: Happened,
     ) -> None:
-        """number: of workers. make: makes a worker's process without starting it."""
+        """number: of workers. make: makes a worker's process without starting it, by the name
+        of the worker's life and the file of its output."""
         self._number = number
         self._make = make
         self._setup = setup
@@ -235,6 +236,7 @@ class Workers:
             case "sampler_fault":
                 self._take_fault(message.sampler_fault)
             case "ready":
+                link.grant(LEASE_S)
                 link.ready.set()
 
     async def blob(self, sha256: str) -> bytes | None:
@@ -300,6 +302,7 @@ class Workers:
         link.heard.set()
         if beat.statistics:
             link.statistics = msgspec.json.decode(beat.statistics, type=WorkerStatistics)
+        link.grant(LEASE_S)
         link.send(
             pb.WorkResponse(
                 lease=pb.Lease(beat=beat.number, seconds=LEASE_S, others=self._loads_beside(link))
@@ -432,11 +435,13 @@ class Workers:
         finally:
             link.lose("the engine ends")
             link.end_stream()
-            await process.kill()
+            seen = await process.kill()
             del self._links[name]
             self._past = self._past.plus(link.statistics.ended())
         if not self._stopping:
-            log.warning("worker_lost", worker=name, why=why)
+            log.warning("worker_lost", worker=name, why=why, end_seen=seen)
+            if not seen and link.ready.is_set():
+                await asyncio.sleep(link.lease_left + MARGIN_S)
             await self._bury(link)
         self._tools.leases.worker_lives.discard(session_life)
         return link.ready.is_set()

@@ -35,6 +35,7 @@ from engine.serving.seams import Seams
 from engine.serving.telemetry.logs import bind_run
 from engine.serving.worker.assignments import Assignments
 from engine.serving.worker.connection import Connect, Connection
+from engine.serving.worker.credentials import read_credentials
 from engine.serving.worker.following_pool import FollowingPool
 from engine.serving.worker.lease_clock import LeaseClock
 from toolwright.crew.v1 import crew_pb2 as pb
@@ -54,9 +55,9 @@ log = structlog.get_logger("worker")
 
 
 async def work(coordinator: str, name: str) -> None:
-    """Works for the coordinator until it says stop, or is gone."""
+    """Works for the coordinator until it says stop, or is gone. Reads the credentials first."""
     log_to_stderr()
-    await Worker(coordinator, name).run()
+    await Worker(coordinator, name, connect=read_credentials().connect).run()
 
 
 def end_process() -> NoReturn:

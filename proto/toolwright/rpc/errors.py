@@ -271,3 +271,8 @@ def answers_errors(handler: Handler) -> Handler:
             await abort(context, internal(error))
 
     return wrapped  # type: ignore[return-value]
+
+
+def first_line(error: BaseException) -> str:
+    """First line of the message, without logs and traces of libraries; the class if it is empty."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -16,6 +16,7 @@ from PIL import Image
 
 from bench.scripted import Faults, Script, ScriptedSampler, Timing
 from engine.core.text.codec import HuggingFaceCodec
+from engine.serving.seams import Seams
 from tests.integration.toolsvc.conftest import Service, start_service
 from tests.support.dialogue import ANSWER, CALL, by_turn
 from tests.support.engines import Leased, Running, running
@@ -51,11 +52,11 @@ class World:
     codec: HuggingFaceCodec
 
     def engine(
-        self, *overrides: str, workers: int = 0, **changes: Any
+        self, *overrides: str, workers: int = 0, seams: Seams | None = None, **changes: Any
     ) -> AbstractAsyncContextManager[Running]:
         """The engine on the world's recipe with `changes`; a second one resumes the run."""
         file = write_recipe(self.folder, merged(self.tables, changes))
-        return running(file, *overrides, workers=workers)
+        return running(file, *overrides, workers=workers, seams=seams)
 
     async def group(self, *overrides: str, **changes: Any) -> Leased:
         """The first group of an engine, which then closes its sessions and ends."""

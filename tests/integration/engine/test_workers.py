@@ -12,9 +12,14 @@ from typing import Any
 import pytest
 
 from bench.scripted import Timing
+from engine.core.tools.output_log import OutputLog
 from engine.errors import StartupError
+from engine.serving.crew.processes.local_workers import LocalWorkers, WorkerProcess
+from engine.serving.crew.processes.worker_process import work_command
 from engine.serving.crew.worker_link import WorkerLink
 from engine.serving.crew.workers import Workers
+from engine.serving.seams import Seams
+from engine.serving.worker.worker import LEASE_ENDED
 from tests.integration.engine.conftest import MakeWorld
 from tests.support.dialogue import ANSWER, CALL, by_turn
 from tests.support.engines import Running
@@ -233,3 +238,62 @@ async def test_a_recipe_that_needs_the_engines_own_process_is_refused(world: Mak
     with pytest.raises(StartupError, match=r"--workers with run\.share_gpu"):
         async with here.engine(workers=1):
             raise AssertionError("it serves")
+
+
+class CutOff(WorkerProcess):
+    """A worker that is reported dead, and cannot be killed, while it lives on."""
+
+    def __init__(self, command: tuple[str, ...], output: OutputLog) -> None:
+        super().__init__(command, output)
+        self.reported = asyncio.Event()
+        self.code: int | None = None
+
+    async def ended(self) -> str:
+        await self.reported.wait()
+        return "its node is reported dead"
+
+    async def kill(self) -> bool:
+        return False
+
+    async def really_ended(self) -> None:
+        assert self._process is not None
+        self.code = await self._process.wait()
+
+
+class FirstCutOff(LocalWorkers):
+    """Workers of this machine; the first is cut off."""
+
+    first: CutOff | None = None
+
+    def make(self, name: str, output: OutputLog) -> WorkerProcess:
+        if self.first is not None:
+            return super().make(name, output)
+        self.first = CutOff(work_command(self._address, name), output)
+        return self.first
+
+
+@pytest.mark.slow
+async def test_work_of_an_unseen_end_waits_until_the_lease_is_over(world: MakeWorld) -> None:
+    """Such a worker is on a node that is cut off: it lives on, and nobody can kill it."""
+    go = asyncio.Event()
+    go.set()
+    here = await world(
+        run={**STEP, "group_size": 2}, tools=Lasting(go), timing=Timing(tokens_per_second=20)
+    )
+    crew = FirstCutOff()
+    async with here.engine(workers=1, seams=Seams(crew=crew)) as run:
+        await until(lambda: len(here.tools.opened) == 4, "all sessions")
+        first = crew.first
+        assert first is not None
+        ending = asyncio.create_task(first.really_ended())
+        first.reported.set()
+        links = workers_of(run)._links
+        await until(lambda: any(links[name].assignments for name in links if name != "w1"), "work")
+        assert first.code == LEASE_ENDED
+        await ending
+        groups = await run.learner.lease(run.version, count=2)
+        await until(lambda: not here.tools.live, "the sessions' end")
+    members = [member for group in groups for member in group.members]
+    assert [member.reward for member in members] == [1.0] * 4
+    asked = {one.call_id for one in here.tools.asked}
+    assert {member.calls[0].call_id for member in members} <= asked

@@ -15,12 +15,12 @@ import pytest
 import toolsvc.fleet.link
 from tests.support.fleets import Word, link_to
 from tests.support.tools import ToolDouble, serving, text
-from toolsvc.fleet.hosts import HostGone, HostProcess, HostSilent, Ready
+from toolsvc.fleet.hosts import HOST_NAME, HostGone, HostProcess, HostSilent, Ready
 from toolsvc.fleet.link import HostLink, HostLost
 from toolsvc.fleet.ray.actor import ActorAssignment, HostActor
-from toolsvc.fleet.ray.certificate import self_signed
 from toolsvc.service_config import ServiceConfig
 from toolsvc.serving import service_name
+from toolwright.cluster.certificate import self_signed
 from toolwright.rpc.auth import TokenOnBehalf
 from toolwright.rpc.channel import open_channel
 from toolwright.rpc.errors import TransportError
@@ -131,7 +131,7 @@ async def test_off_loopback_the_front_trusts_that_hosts_own_certificate_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(toolsvc.fleet.link, "GIVE_UP_SECONDS", 0.05)
-    shown, other = self_signed(), self_signed()
+    shown, other = self_signed(HOST_NAME), self_signed(HOST_NAME)
     server = Server("0.0.0.0:0", tokens=TokenOnBehalf("token"), certificate=shown)
     servicer = ToolDouble()
     server.add("t", lambda s: tool_pb2_grpc.add_ToolServiceServicer_to_server(servicer, s))

@@ -10,14 +10,13 @@ import asyncio
 import os
 from dataclasses import dataclass
 
-import ray
-
 from toolsvc.errors import StartError
-from toolsvc.fleet.hosts import BEAT_SECONDS, Ready
-from toolsvc.fleet.ray.certificate import self_signed
+from toolsvc.fleet.hosts import BEAT_SECONDS, HOST_NAME, Ready
 from toolsvc.fleet.running import RunningHost
 from toolsvc.service_config import ServiceConfig
 from toolsvc.serving import service_name
+from toolwright.cluster.actors import node_address
+from toolwright.cluster.certificate import self_signed
 from toolwright.process.stderr_log import log_to_stderr
 from toolwright.rpc.errors import ListenError
 from toolwright.rpc.options import is_local
@@ -51,10 +50,10 @@ class HostActor:
         self._running = RunningHost()
 
     async def start(self, assignment: ActorAssignment) -> Ready | Failed:
-        address: str = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
+        address = node_address()
         log_to_stderr()
         try:
-            return await self._start(assignment, f"[{address}]" if ":" in address else address)
+            return await self._start(assignment, address)
         except (StartError, ListenError) as error:
             await self._running.end()
             return Failed(sentence=f"on node {address}: {error}")
@@ -72,7 +71,7 @@ class HostActor:
                 f"{error}: the service's files must be on every node under the same path"
             ) from error
         listen = f"{address}:0"
-        shown = None if is_local(listen) else self_signed()
+        shown = None if is_local(listen) else self_signed(HOST_NAME)
         host, port = await self._running.start(
             assignment.config, assignment.tools, listen, assignment.token, shown
         )

@@ -29,12 +29,12 @@ import structlog
 from playwright.async_api import Browser, BrowserContext, CDPSession, Playwright, async_playwright
 from playwright.async_api import Error as PlaywrightError
 
-from toolsvc.errors import first_line
 from toolsvc.sandbox.config import MIB
 from toolsvc.tools.browser.allow import AllowList
 from toolsvc.tools.browser.errors import BrowserLost, BrowserUnavailable
 from toolsvc.tools.browser.processes import confined, own_memory
 from toolwright.jail.view import Account
+from toolwright.rpc.errors import first_line
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 START_SECONDS = 120.0

@@ -18,13 +18,13 @@ from playwright.async_api import BrowserContext, Dialog, Page, Request
 from playwright.async_api import Error as PlaywrightError
 from playwright.async_api import TimeoutError as PlaywrightTimeout
 
-from toolsvc.errors import first_line
 from toolsvc.tools.browser import actions
 from toolsvc.tools.browser.allow import AllowList
 from toolsvc.tools.browser.arguments import BrowserArguments
 from toolsvc.tools.browser.chromium import Chromium
 from toolsvc.tools.browser.errors import BrowserLost, PageFailed
 from toolsvc.tools.browser.words import PageView, short, why_not_done, why_not_loaded
+from toolwright.rpc.errors import first_line
 
 ELEMENT_SECONDS = 5.0
 """Longest wait for an element to be visible, enabled and not covered, in seconds."""

@@ -25,7 +25,7 @@ import psycopg
 from psycopg.conninfo import make_conninfo
 from psycopg.pq import TransactionStatus
 
-from toolsvc.errors import Reason, Refused, StartError, backend_down, first_line
+from toolsvc.errors import Reason, Refused, StartError, backend_down
 from toolsvc.plugin.tool import Cancellation, LiveState
 from toolsvc.sandbox.jailed.drivers.table import Table
 from toolsvc.tools.sql import powers
@@ -33,6 +33,7 @@ from toolsvc.tools.sql.commands import objection
 from toolsvc.tools.sql.statement import ROW_BYTES, TooLarge, UnusableConnection, run_statement
 from toolsvc.tools.sql.types import SqlAnswer
 from toolsvc.types import SessionInfo
+from toolwright.rpc.errors import first_line
 from toolwright.types import ToolErrorKind
 
 GRACE_SECONDS = 1.0
