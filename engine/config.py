@@ -11,8 +11,8 @@ from pydantic import Field, field_validator, model_validator
 from toolwright.recipe import Limits, ProcessTable, Table
 from toolwright.recipe.models.table import ON, ReadIf
 
-
 DEFAULT_CONCURRENT = 128
+"""Training trajectories in flight of a recipe that does not set it."""
 
 
 class Suite(Table):

@@ -78,9 +78,7 @@ class ModelledSampler:
     longest_prompt = None
 
     def __init__(self, machine: Machine) -> None:
-        self._timing = Timing(
-            tokens_per_second=machine.stream_rate / SCALE, tokens_per_chunk=CHUNK
-        )
+        self._timing = Timing(tokens_per_second=machine.stream_rate / SCALE, tokens_per_chunk=CHUNK)
         gpu = Gpu(
             cache_tokens=machine.cache_tokens // SCALE,
             prefill_rate=machine.prefill_rate / SCALE,
@@ -138,13 +136,9 @@ class ModelledSampler:
         self._known.pop(key, None)
 
     async def look(self) -> Sequence[Load]:
-        now = asyncio.get_running_loop().time()
         cache = self.batch.cache
-        return [
-            Load(
-                cache_tokens=cache.capacity, cache_use=cache.usage, waiting=self.batch.waiting(now)
-            )
-        ]
+        waiting = self.batch.waiting(asyncio.get_running_loop().time())
+        return [Load(cache_tokens=cache.capacity, cache_use=cache.usage, waiting=waiting)]
 
 
 async def _play(
@@ -173,7 +167,7 @@ async def _play(
         async with places:
             most = max(most, places.used)
             for place, turn in enumerate(turns):
-                generated = await sampler.generate(_request(key, length, turn.action))
+                generated = await sampler.generate(request_of(key, length, turn.action))
                 length += len(generated.token_ids) + turn.answer
                 if place < len(turns) - 1:
                     await asyncio.sleep(turn.tool_s)
@@ -198,7 +192,8 @@ async def _play(
     )
 
 
-def _request(key: str, length: int, tokens: int) -> GenerateRequest:
+def request_of(key: str, length: int, tokens: int) -> GenerateRequest:
+    """The next action of a trajectory, after `length` tokens."""
     nothing: Any = None
     return GenerateRequest(
         key=key,

@@ -280,7 +280,9 @@ class Control:
     async def metrics(self, _request: web.Request) -> web.Response:
         """Some of the real server's series for Prometheus: the number of sampled tokens, and those
         of a modelled GPU's cache."""
-        series: list[tuple[str, str, float]] = [("generation_tokens_total", "counter", self._scheduler.sampled)]
+        series: list[tuple[str, str, float]] = [
+            ("generation_tokens_total", "counter", self._scheduler.sampled)
+        ]
         batch = self._scheduler.batch
         if batch is not None:
             series += [

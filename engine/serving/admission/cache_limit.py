@@ -21,17 +21,23 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from dataclasses import dataclass
 
-FILLS = 0.97
-"""Share of the budget that trajectories are admitted for; the rest is for the present turn's
-tokens."""
+FILLS = 1.1
+"""Budget for admissions by the budget: the youngest wait if it comes to that, and a wait costs one
+prefill."""
+IDLE_WEIGHT = 0.65
+"""Part of a trajectory's tokens that counts while its tool runs. The servers can drop them for
+others: that is worth while if many wait for slow tools."""
 LEAST_SHARE, MOST_SHARE = 0.3, 4.0
 CUT, TRIM, GROW = 0.85, 0.95, 1.03
-"""Factors of one step: after retractions, if lost tokens keep the servers from other work, and if
-the servers have room for more."""
-LOST = 0.05
-"""Lost tokens by computed prompt tokens: less is noise."""
-BUSY, IDLE = 0.5, 0.3
-"""A server is busy, or idle, if it has a queue at more, or fewer, of the looks."""
+"""Factors of one step: after retractions, if servers compute lost tokens, and if they have room for
+more."""
+LOST, MOST_LOST = 0.05, 0.3
+"""Lost tokens by computed prompt tokens: less than the first is noise, more than the second slows
+even servers without a queue."""
+BUSY, IDLE = 0.25, 0.1
+"""A server is busy, or idle, if more, or fewer, of the looks see a queue."""
+LOOKS_MEMORY = 0.98
+"""Weight of earlier looks: the last fifty count."""
 MEMORY = 0.95
 """Weight of earlier trajectories in the usual length."""
 TESTED = 0.9
@@ -50,6 +56,15 @@ class _Member:
     """Tokens that its server had after its last action."""
     weights: str = ""
     turns: int = 0
+    idle: bool = False
+    """Its action is whole, and its tool runs."""
+    waited: bool = False
+    """It waited since its last action, so the servers may have dropped its tokens."""
+
+    @property
+    def needs(self) -> float:
+        """Tokens that count in the budget."""
+        return IDLE_WEIGHT * self.length if self.idle else float(self.length)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +100,8 @@ class CacheLimit:
         self._usual = float(longest)
         self._ended = 0
         self._new_lost = self._new_computed = self._new_retractions = 0
-        self._looks = self._queues = 0
+        self._queue = (BUSY + IDLE) / 2
+        """Share of the looks that saw a queue."""
         self._last: str | None = None
         """The youngest trajectory that goes on; None = it must be found again."""
 
@@ -101,12 +117,16 @@ class CacheLimit:
         """Tokens of all trajectories in flight."""
         return sum(member.length for member in self._members.values())
 
+    @property
+    def _needed(self) -> float:
+        """Tokens that count in the budget."""
+        return sum(member.needs for member in self._members.values())
+
     def limit(self) -> int:
         """Number of trajectories that may be in flight."""
-        count = len(self._members)
-        if not self.capacity or not count:
-            return self.most if not self.capacity else 1
-        return min(self.most, count + self._fitting())
+        if not self.capacity:
+            return self.most
+        return min(self.most, max(1, len(self._members) + self._fitting()))
 
     def goes_on(self, key: str) -> bool:
         """Whether a trajectory may begin its next action now."""
@@ -116,12 +136,13 @@ class CacheLimit:
             self._last = self._youngest_that_goes_on()
         if key <= self._last:
             return True
+        self._members[key].waited = True
         return False
 
     def _youngest_that_goes_on(self) -> str:
-        older = 0
+        older = 0.0
         for name in self._order:
-            older += self._members[name].length
+            older += self._members[name].needs
             if older > self.budget:
                 break
         return name
@@ -136,7 +157,7 @@ class CacheLimit:
             self._members[key] = _Member(length)
             insort(self._order, key)
         else:
-            member.length = length
+            member.length, member.idle = length, False
 
     def acted(self, key: str, turn: Turn) -> None:
         """Its action is whole."""
@@ -146,8 +167,9 @@ class CacheLimit:
         self._last = None
         self._count(member, turn)
         member.length = member.known = turn.prompt + turn.tokens
-        member.weights = turn.weights
+        member.weights, member.waited = turn.weights, False
         member.turns += 1
+        member.idle = True
 
     def ends(self, key: str) -> None:
         """The trajectory's attempt is over."""
@@ -162,28 +184,30 @@ class CacheLimit:
             self._usual += weight * (member.length - self._usual)
 
     def looked(self, *, capacity: int, queued: bool) -> None:
-        """A look at the servers. capacity: tokens of the caches of the servers that are up, 0 if
-        they do not report it. queued: whether requests wait at a server."""
-        if capacity and capacity != self.capacity:
-            self.capacity, self._last = capacity, None
-        self._looks += 1
-        self._queues += queued
+        """A look at the servers that are up. capacity: tokens of their caches, 0 if they do not
+        report it. queued: whether requests wait at half of the servers."""
+        self._queue += (1 - LOOKS_MEMORY) * (queued - self._queue)
+        self._last = None
+        self.capacity = capacity or self.capacity
 
     def step(self) -> None:
         """Adapts the budget to what happened since the last step."""
         self._last = None
-        looks = max(self._looks, 1)
-        wasteful = self._new_lost > LOST * max(self._new_computed, 1)
-        if not self.capacity and wasteful:
+        lost = self._new_lost / max(self._new_computed, 1)
+        if not self.capacity and lost > LOST:
             self.capacity = self.resident
         if self._new_retractions:
             self._scale(CUT)
-        elif wasteful and self._queues > BUSY * looks:
+        elif lost > MOST_LOST or (lost > LOST and self._queue > BUSY):
             self._scale(TRIM)
-        elif self._queues < IDLE * looks and self.resident > TESTED * self.budget:
+        elif self._may_grow(lost):
             self._scale(GROW)
         self._new_lost = self._new_computed = self._new_retractions = 0
-        self._looks = self._queues = 0
+
+    def _may_grow(self, lost: float) -> bool:
+        """Whether the budget is in use, and servers have time for more than they lose."""
+        used = self._needed > TESTED * self.budget
+        return used and self._queue < IDLE and lost < LOST / 5
 
     def _count(self, member: _Member, turn: Turn) -> None:
         if turn.cached is None:
@@ -194,7 +218,7 @@ class CacheLimit:
             return
         self.retractions += turn.retractions
         self._new_retractions += turn.retractions
-        if member.turns and turn.prompt >= member.known:
+        if member.turns and not member.waited and turn.prompt >= member.known:
             lost = max(0, member.known - turn.cached)
             self.lost += lost
             self._new_lost += lost
@@ -208,11 +232,9 @@ class CacheLimit:
         """
         lengths = sorted(member.length for member in self._members.values())
         usual = max(self._usual, 1.0)
-        ends = sorted(
-            (max(usual - length, MORE * usual), length) for length in lengths
-        )
+        ends = sorted((max(usual - length, MORE * usual), length) for length in lengths)
         left, total = len(ends), float(sum(lengths))
-        room, fits = FILLS * self.budget, float(self.most)
+        room, fits = FILLS * self.budget * self._dilution, float(self.most)
         for grown, length in ends:
             # Just before this one ends: the sum is largest there.
             free = room - (total + left * grown)
@@ -222,6 +244,11 @@ class CacheLimit:
         # After all of them: the new ones at their ends.
         fits = min(fits, room / usual)
         return max(0, int(fits))
+
+    @property
+    def _dilution(self) -> float:
+        """Tokens in flight by those that count."""
+        return self.resident / self._needed if self._members else 1.0
 
     def _scale(self, factor: float) -> None:
         self.share = min(max(self.share * factor, LEAST_SHARE), MOST_SHARE)

@@ -52,7 +52,7 @@ class Places:
         self._give_back()
 
     def resize(self, limit: int) -> None:
-        """Sets the limit. Places that are taken stay taken; new ones go to the callers that wait."""
+        """Sets the limit. Taken places stay taken; new ones go to the callers that wait."""
         self.limit = limit
         if self.used >= limit:
             return
