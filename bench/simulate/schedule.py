@@ -221,7 +221,7 @@ def schedule_of(seed: int, workers: int = 0) -> Schedule:
     faults = tuple(_fault(workload, dice, drawn) for _ in range(count))
     dice = Random(f"cache {seed}")
     if not workers and dice.random() < ADAPTS:
-        workload = replace(workload, cache_tokens=dice.choice((150, 600, 5_000)))
+        workload = replace(workload, cache_tokens=dice.choice((30, 120, 2_000)))
     if workers:
         dice = Random(f"workers {seed}")
         workload = replace(workload, workers=workers)
