@@ -53,7 +53,7 @@ class TokenAction:
         self._cached: int | None = None
         """Prompt tokens that the first request's server had in its cache."""
         self._retractions = self._earlier_retractions = 0
-        """Of the present request, and of those before it."""
+        """Number in the present request, and in those before it."""
         self._marks: list[StopHit] = []
         self._detector = StopDetector(
             request.stops, codec.decode, self._marks.append if request.on_mark else None
