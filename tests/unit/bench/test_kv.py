@@ -9,14 +9,17 @@ from pathlib import Path
 from random import Random
 from typing import cast
 
+import aiohttp
 import pytest
 from typer.testing import CliRunner
 
 from bench.cli import app
 from bench.kv.playing import Machine, ModelledSampler, play, request_of
 from bench.kv.workloads import WORKLOADS
+from bench.scripted import Gpu, ScriptedSampler, replies
 from bench.simulate.virtual.loop import VirtualLoop
 from engine.core.sampler.policy_sampler import PolicySampler
+from engine.core.sampler.wire.client import Load, SamplerClient
 from engine.serving.admission.cache_gate import CacheGate
 from engine.serving.admission.cache_limit import CacheLimit
 from engine.serving.admission.places import Places
@@ -77,6 +80,22 @@ def test_a_cancelled_wait_leaves_nothing_behind() -> None:
     finally:
         asyncio.set_event_loop(None)
         loop.close()
+
+
+async def test_the_engine_reads_the_load_of_a_modelled_server() -> None:
+    gpu = Gpu(cache_tokens=100)
+    async with (
+        ScriptedSampler(script=replies([[5, 6, 2]]), gpu=gpu) as server,
+        aiohttp.ClientSession() as session,
+    ):
+        body = {"input_ids": [1] * 40, "session_id": "a"}
+        async with session.post(server.url + "/generate", json=body) as answer:
+            assert (await answer.json())["output_ids"] == [5, 6, 2]
+        load = await SamplerClient(server.url, session, silence=5.0).load()
+        async with session.get(server.url + "/metrics") as answer:
+            metrics = await answer.text()
+    assert load == Load(cache_tokens=100, cache_use=0.0, waiting=0)
+    assert 'sglang:num_retracted_requests_total{model_name="scripted"} 0.0' in metrics
 
 
 def test_the_command_names_the_best_fixed_limit(tmp_path: Path) -> None:
