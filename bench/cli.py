@@ -9,6 +9,7 @@ from __future__ import annotations
 from bench.engine.command import engine
 from bench.gpu.command import gpu
 from bench.ingress.command import ingress
+from bench.kv.command import kv
 from bench.measuring.command import one_sentence_errors
 from bench.memory.command import memory
 from bench.retokenisation.command import retokenisation
@@ -23,8 +24,8 @@ from toolwright.process.command_line import command_line, start
 
 app = command_line("bench", help="Load generation, faults and the scripted sampler.")
 for command in (
-    scripted_sampler, engine, gpu, ingress, memory, retokenisation, search, simulate, step, study,
-    tools, view,
+    scripted_sampler, engine, gpu, ingress, kv, memory, retokenisation, search, simulate, step,
+    study, tools, view,
 ):  # fmt: skip
     app.command(command.__name__.replace("_", "-"))(one_sentence_errors()(command))
 

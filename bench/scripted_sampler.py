@@ -48,6 +48,19 @@ def scripted_sampler(
     tokens_per_second: Annotated[
         float, typer.Option(help="Pace of one stream; inf for as fast as possible.")
     ] = math.inf,
+    cache_tokens: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Model a GPU with a prefix cache of so many tokens, which all streams share.",
+        ),
+    ] = None,
+    prefill_rate: Annotated[
+        float, typer.Option(help="With --cache-tokens: prompt tokens a second of that GPU.")
+    ] = math.inf,
+    decode_rate: Annotated[
+        float, typer.Option(help="With --cache-tokens: tokens a second of all streams together.")
+    ] = math.inf,
     tokens_per_chunk: Annotated[int, typer.Option(help="Tokens in one chunk.")] = 1,
     jitter: Annotated[
         float, typer.Option(help="Stretch every delay by a random factor in 1 +- this.")
@@ -104,7 +117,9 @@ def scripted_sampler(
             return [17, 18, 2] if request.turn == 0 else [19, 2]
 
     A reply ends at one of the request's stop_token_ids, at an --eos-id, at max_new_tokens, or
-    where the script ends. A conversation is named by the body's session_id, else routing_key, else
+    where the script ends. With --cache-tokens, a prefill stops all other streams,
+    requests wait for room in the cache, and a batch without room sends its newest request back.
+    A conversation is named by the body's session_id, else routing_key, else
     the rid up to its first dot.
 
     \b
@@ -114,7 +129,7 @@ def scripted_sampler(
         bench scripted-sampler --script cycle:260:20 --tokens-per-second 50
     """
     from bench.history.sampler_log import SamplerLog
-    from bench.scripted import Faults, ScriptedSampler, ScriptError, StartError, Timing
+    from bench.scripted import Faults, Gpu, ScriptedSampler, ScriptError, StartError, Timing
     from bench.scripted.faults import parse_break, parse_numbers
 
     try:
@@ -132,6 +147,11 @@ def scripted_sampler(
             stale_weights=stale_weights,
             fail_updates=fail_updates,
         )
+        if cache_tokens is None and not math.isinf(min(prefill_rate, decode_rate)):
+            raise UsageError("--prefill-rate and --decode-rate go with --cache-tokens")
+        gpu = None
+        if cache_tokens is not None:
+            gpu = Gpu(cache_tokens=cache_tokens, prefill_rate=prefill_rate, decode_rate=decode_rate)
         written = SamplerLog(log) if log is not None else None
     except (ScriptError, ValueError) as error:
         raise UsageError(str(error)) from error
@@ -150,6 +170,7 @@ def scripted_sampler(
         host=host,
         port=port,
         record=0,
+        gpu=gpu,
         log=written,
     )
     try:

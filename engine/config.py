@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from toolwright.recipe import Limits, ProcessTable, Table
 from toolwright.recipe.models.table import ON, ReadIf
+
+DEFAULT_CONCURRENT = 128
+"""Training trajectories in flight of a recipe that does not set it."""
 
 
 class Suite(Table):
@@ -98,8 +101,9 @@ class EngineTable(ProcessTable):
     listen: str = ""
     """Address that the engine listens at; empty is `run.engine`. All but loopback and `unix:/path`
     need a token."""
-    max_concurrent: int = Field(default=128, ge=1)
-    """Training trajectories in flight, with those that wait to become branches."""
+    max_concurrent: Annotated[int, Field(ge=1)] | Literal["auto"] = DEFAULT_CONCURRENT
+    """Training trajectories in flight, with those that wait to become branches. `"auto"` keeps as
+    many in flight as the samplers' prefix caches carry."""
     patience_s: float = Field(default=300.0, ge=0)
     """Time of new attempts at one trajectory while infrastructure fails it, in seconds. At least
     three are made."""
@@ -116,6 +120,12 @@ class EngineTable(ProcessTable):
     and `engine inspect`."""
     evaluation: Evaluation = Field(default_factory=Evaluation)
     """Evaluations during training."""
+
+    @property
+    def fixed_places(self) -> int:
+        """Trajectories in flight of a program that does not adapt."""
+        adapts = self.max_concurrent == "auto"
+        return DEFAULT_CONCURRENT if adapts else int(self.max_concurrent)
 
     synonyms: ClassVar = "engine"
     rules: ClassVar = tuple(

@@ -214,6 +214,10 @@ class Generated:
     """[n] lists of the likeliest tokens at each position, if the request wanted them."""
     remarks: Mapping[str, Any] | None = None
     """Remarks about the action for the record."""
+    cached_tokens: int | None = None
+    """Prompt tokens that the sampler's prefix cache had; None if it did not say."""
+    retractions: int = 0
+    """Times that a sampler sent the action back to its queue."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

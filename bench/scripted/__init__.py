@@ -5,6 +5,7 @@ For tests, benchmarks and tutorials, in a process of its own (`bench scripted-sa
 inside the caller's event loop (`async with ScriptedSampler(...)`).
 """
 
+from bench.scripted.batch import Gpu
 from bench.scripted.faults import Break, BreakHow, Faults
 from bench.scripted.script import Script, ScriptItem, cycle, parse_script, replies
 from bench.scripted.server import ScriptedSampler
@@ -22,7 +23,7 @@ from bench.scripted.types import (
 )
 
 __all__ = [
-    "Break", "BreakHow", "Faults", "PauseMode", "RequestError", "SchemaError", "Script",
+    "Break", "BreakHow", "Faults", "Gpu", "PauseMode", "RequestError", "SchemaError", "Script",
     "ScriptError", "ScriptItem", "ScriptRequest", "ScriptedSampler", "ScriptedSamplerError",
     "SeenRequest", "StartError", "Timing", "Token", "cycle", "parse_script", "replies",
 ]  # fmt: skip

@@ -188,7 +188,7 @@ class Control:
         body = await _body(request, lists="tags")
         memory = self._scheduler.memory
         memory.release(body.get("tags") or (), idle=self._scheduler.can_flush())
-        self._conversations.forget_cache()
+        self._forget_cache()
         return _after_death(request) if memory.died else _json(None)
 
     async def resume_memory_occupation(self, request: web.Request) -> web.Response:
@@ -256,12 +256,20 @@ class Control:
         return web.Response()
 
     async def loads(self, _request: web.Request) -> web.Response:
-        """Numbers of running and waiting replies."""
+        """Numbers of running and waiting replies, and the use of the cache. A server without a
+        modelled GPU reports an unused cache without a size."""
         running, waiting = self._scheduler.running, self._scheduler.waiting
+        batch = self._scheduler.batch
         load = {
             "dp_rank": 0, "num_running_reqs": running, "num_waiting_reqs": waiting,
             "num_total_reqs": running + waiting, "token_usage": 0.0,
         }  # fmt: skip
+        if batch is not None:
+            load |= {
+                "num_used_tokens": batch.cache.held, "max_total_num_tokens": batch.cache.capacity,
+                "token_usage": round(batch.cache.usage, 4),
+                "cache_hit_rate": round(batch.hit_rate, 4),
+            }  # fmt: skip
         return _json(
             {
                 "timestamp": datetime.now(UTC).isoformat(), "version": SGLANG_VERSION,
@@ -270,11 +278,24 @@ class Control:
         )  # fmt: skip
 
     async def metrics(self, _request: web.Request) -> web.Response:
-        """One of the real server's series for Prometheus: the number of sampled tokens."""
-        name = "sglang:generation_tokens_total"
-        count = float(self._scheduler.sampled)
-        text = f'# TYPE {name} counter\n{name}{{model_name="scripted"}} {count}\n'
-        return web.Response(text=text)
+        """Some of the real server's series for Prometheus: the number of sampled tokens, and those
+        of a modelled GPU's cache."""
+        series: list[tuple[str, str, float]] = [
+            ("generation_tokens_total", "counter", self._scheduler.sampled)
+        ]
+        batch = self._scheduler.batch
+        if batch is not None:
+            series += [
+                ("token_usage", "gauge", batch.cache.usage),
+                ("cache_hit_rate", "gauge", batch.hit_rate),
+                ("cached_tokens_total", "counter", batch.cached_tokens),
+                ("num_retracted_requests_total", "counter", batch.retracted),
+            ]
+        lines = [
+            f'# TYPE sglang:{name} {kind}\nsglang:{name}{{model_name="scripted"}} {float(value)}\n'
+            for name, kind, value in series
+        ]
+        return web.Response(text="".join(lines))
 
     async def _continue(self) -> Answer:
         await self._scheduler.resume()
@@ -290,8 +311,13 @@ class Control:
     def _flush(self) -> bool:
         if not self._scheduler.can_flush():
             return False
-        self._conversations.forget_cache()
+        self._forget_cache()
         return True
+
+    def _forget_cache(self) -> None:
+        self._conversations.forget_cache()
+        if self._scheduler.batch is not None:
+            self._scheduler.batch.cache.flush()
 
 
 async def _body(

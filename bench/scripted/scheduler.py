@@ -20,6 +20,7 @@ import heapq
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 
+from bench.scripted.batch import Batch, Gpu
 from bench.scripted.generation import Generation
 from bench.scripted.memory import GpuMemory
 from bench.scripted.timing import Timing
@@ -33,9 +34,16 @@ class Scheduler:
     """The replies in flight of one server. Must be made inside its running event loop."""
 
     def __init__(
-        self, *, timing: Timing, weight_version: str, loaded: Callable[[str], None] | None = None
+        self,
+        *,
+        timing: Timing,
+        weight_version: str,
+        gpu: Gpu | None = None,
+        loaded: Callable[[str], None] | None = None,
     ) -> None:
-        """loaded: called with the version whenever the weights become another version's."""
+        """gpu: replies wait for it and share it; None = each has its own pace. loaded: called with
+        the version whenever the weights become another version's."""
+        self.batch = None if gpu is None else Batch(gpu)
         self._on_loaded = loaded
         self.weight_version = weight_version
         """What the server reports."""
@@ -70,8 +78,9 @@ class Scheduler:
 
     @property
     def waiting(self) -> int:
-        """Replies that a retracting pause sent back to the queue."""
-        return sum(g.finish is None for g in self._queued)
+        """Replies that a retracting pause sent back to the queue, or that wait for the GPU."""
+        back = sum(g.finish is None for g in self._queued)
+        return back + (0 if self.batch is None else self.batch.waiting(self._loop.time()))
 
     @property
     def held(self) -> int:
@@ -104,9 +113,14 @@ class Scheduler:
     def start(self, generation: Generation) -> None:
         """Begin to grow an admitted request's reply."""
         self._known[generation.request.rid] = generation
-        if generation.finish is None:
+        if generation.finish is not None:
+            return
+        if self.batch is None:
             self._schedule(generation, self._loop.time() + next(generation.delays))
-            self._arm()
+        else:
+            self.batch.submit(generation)
+            self._begin()
+        self._arm()
 
     async def forget(self, rid: str) -> None:
         """The request is over, however it ended; its reply stops growing."""
@@ -117,6 +131,7 @@ class Scheduler:
             self._sampled_before += len(generation.tokens)
             if generation in self._queued:
                 self._queued.remove(generation)
+            self._over(generation)
         if self._updates_waiting:
             await self._notify()
 
@@ -146,8 +161,7 @@ class Scheduler:
             case PauseMode.RETRACT:
                 for generation in self._generations():
                     if generation not in self._queued:
-                        generation.retractions += 1
-                        self._queued.append(generation)
+                        self._retract(generation)
             case PauseMode.IN_PLACE:
                 pass
 
@@ -160,6 +174,8 @@ class Scheduler:
         shift = now - self._paused_at
         retracted = {id(generation) for generation in self._queued}
         self._queued.clear()
+        if self.batch is not None:
+            self.batch.delay(shift)
         recompute = now + self._timing.first_token_delay
         self._due = [
             (recompute if id(generation) in retracted else due + shift, serial, generation)
@@ -169,6 +185,7 @@ class Scheduler:
         for generation in self._generations():
             if generation.abort_requested:
                 generation.abort(self._loaded)
+        self._begin()
         self._arm()
         await self._notify()
 
@@ -218,6 +235,8 @@ class Scheduler:
             finally:
                 shift = self._loop.time() - began if self._paused is None else 0.0
                 self._due = [(due + shift, serial, one) for due, serial, one in self._due]
+                if self.batch is not None:
+                    self.batch.delay(shift)
         self._arm()
 
     async def until_resumed(self) -> None:
@@ -239,12 +258,68 @@ class Scheduler:
         return (g for g in list(self._known.values()) if g is not None and g.finish is None)
 
     def _abort_one(self, generation: Generation) -> None:
-        if generation in self._queued:
+        waits = self.batch is not None and not self.batch.runs(generation)
+        if generation in self._queued or waits:
             generation.abort_in_queue()
         elif self.paused:
             generation.abort_requested = True
         else:
             generation.abort(self._loaded)
+
+    def _retract(self, generation: Generation) -> None:
+        """A pause sends a reply back to the queue."""
+        if self.batch is None:
+            generation.retractions += 1
+        elif self.batch.runs(generation):
+            self.batch.send_back(generation)
+            self._unschedule(generation)
+        else:
+            return  # it waits there already
+        self._queued.append(generation)
+
+    def _begin(self) -> None:
+        """Begins the replies that have room on the GPU. Each delays those that decode."""
+        if self.batch is None or self.paused:
+            return
+        now = self._loop.time()
+        while (began := self.batch.begin(now)) is not None:
+            generation, due, takes = began
+            self._due = [
+                (at + takes if self.batch.decodes(one, now) else at, serial, one)
+                for at, serial, one in self._due
+            ]
+            heapq.heapify(self._due)
+            self._schedule(generation, due + next(generation.delays))
+
+    def _unschedule(self, generation: Generation) -> None:
+        self._due = [entry for entry in self._due if entry[2] is not generation]
+        heapq.heapify(self._due)
+
+    def _grow(self, generation: Generation, due: float) -> None:
+        if self.batch is not None and not self.batch.runs(generation):
+            return  # another reply has sent it back just now
+        before, count = len(generation.tokens), self._timing.tokens_per_chunk
+        generation.grow(count, self._loaded)
+        step = next(generation.delays)
+        if self.batch is not None:
+            gone = self.batch.grew(generation, len(generation.tokens) - before)
+            if gone is not None:
+                self._unschedule(gone)
+            if generation.finish is None and gone is not generation:
+                self._schedule(generation, self.batch.next_chunk(due, step, count))
+            if generation.finish is not None:
+                self._over(generation)
+            elif gone is not None:
+                self._begin()
+        elif generation.finish is None:
+            self._schedule(generation, due + step)
+
+    def _over(self, generation: Generation) -> None:
+        """The GPU has room for others."""
+        if self.batch is not None:
+            self.batch.over(generation)
+            self._begin()
+            self._arm()
 
     def _schedule(self, generation: Generation, due: float) -> None:
         self._serial += 1
@@ -272,9 +347,7 @@ class Scheduler:
         if due_now:
             self.memory.sample()
         for due, generation in due_now if not self.memory.died else ():
-            generation.grow(self._timing.tokens_per_chunk, self._loaded)
-            if generation.finish is None:
-                self._schedule(generation, due + next(generation.delays))
+            self._grow(generation, due)
         self._arm()
 
     async def _notify(self) -> None:

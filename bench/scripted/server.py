@@ -27,6 +27,7 @@ from aiohttp.typedefs import Handler
 
 from bench.scripted import wire
 from bench.scripted.adapters import Adapters
+from bench.scripted.batch import Gpu
 from bench.scripted.body import check_schema, read_request
 from bench.scripted.control import Control
 from bench.scripted.conversation import Conversations
@@ -89,6 +90,8 @@ class ScriptedSampler:
     """Adapters can be loaded (`--enable-lora`)."""
     tensor_parallel: int = 1
     """Number of processes that the server reports."""
+    gpu: Gpu | None = None
+    """Replies share this GPU and its prefix cache; None = each has its own pace."""
 
     def __post_init__(self) -> None:
         self._script = self.script
@@ -139,6 +142,7 @@ class ScriptedSampler:
         self._scheduler = Scheduler(
             timing=self._timing,
             weight_version=self.weight_version,
+            gpu=self.gpu,
             loaded=self.log.loaded if self.log is not None else None,
         )
         self._control = Control(
@@ -153,6 +157,7 @@ class ScriptedSampler:
                 "tp_size": self.tensor_parallel, "dp_size": 1, "pp_size": 1,
                 "enable_lora": self.takes_adapters or None, "context_length": self.context_length,
                 "max_req_input_len": self.context_length - 1,
+                **({"max_total_num_tokens": self.gpu.cache_tokens} if self.gpu else {}),
             },
         )  # fmt: skip
         rule = HttpRule(Tokens(), names_of(f"{self.host}:{self.port}"))

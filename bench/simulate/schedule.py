@@ -126,6 +126,10 @@ class PlannedFault:
         return f"{self.at:.4f} s{moment}: {self.kind}{where} for {self.seconds:.3f} s"
 
 
+ADAPTS = 0.2
+"""Share of the schedules in which the engine adapts what is in flight."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
     """What is rolled out, scored and trained on."""
@@ -181,6 +185,9 @@ class Workload:
     """Share of tasks that the tool refuses."""
     workers: int = 0
     """Workers of the engine; 0 = it rolls out itself."""
+    cache_tokens: int = 0
+    """Size of each server's prefix cache, by which the engine adapts what is in flight; 0 = a fixed
+    number is in flight."""
 
     @property
     def sampler_patience_s(self) -> float:
@@ -218,6 +225,9 @@ def schedule_of(seed: int, workers: int = 0) -> Schedule:
     kinds = [kind for kind in Kind if kind not in (*ON_WORKERS, Kind.WORKER_STRAY)]
     drawn = [kind for kind in kinds for _ in range(WEIGHTS.get(kind, 1))]
     faults = tuple(_fault(workload, dice, drawn) for _ in range(count))
+    dice = Random(f"cache {seed}")
+    if not workers and dice.random() < ADAPTS:
+        workload = replace(workload, cache_tokens=dice.choice((30, 120, 2_000)))
     if workers:
         dice = Random(f"workers {seed}")
         workload = replace(workload, workers=workers)

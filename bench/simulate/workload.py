@@ -181,7 +181,7 @@ queue_limit_s = 10.0
 run_limit_s = 30.0
 
 [engine]
-max_concurrent = {work.places}
+max_concurrent = {'"auto"' if work.cache_tokens else work.places}
 patience_s = {work.patience_s}
 drain_s = 5.0
 history = "{"all" if work.keep_history else "open"}"

@@ -34,6 +34,8 @@ from engine.core.sampler.pool import SamplerPool
 from engine.core.tasks import BadRows, TaskSource
 from engine.errors import PublishFailed, StartupError
 from engine.serving import gc_policy
+from engine.serving.admission.cache_gate import CacheGate
+from engine.serving.admission.cache_limit import CacheLimit
 from engine.serving.admission.dynamic_sampling import GroupFilter
 from engine.serving.admission.mixing import Mixture
 from engine.serving.admission.places import Places
@@ -122,7 +124,7 @@ class Engine:
         processes that roll out; 0 = this one does. Raises StartupError for a recipe that takes no
         workers."""
         if workers:
-            refuse_workers(recipe)
+            refuse_workers(recipe, table)
         self._number_of_workers = workers
         self._workers: Workers | None = None
         self._recipe = recipe = recipe.counted()
@@ -135,6 +137,8 @@ class Engine:
         self._agents: Agents | None = None
         self._progress = EngineProgress(recipe.steps)
         self._drained = asyncio.Event()
+        self._gate: CacheGate | None = None
+        """Bounds what is in flight by the samplers' caches, if the recipe wants that."""
 
     async def run(self) -> None:
         """Serves until SIGTERM or SIGINT. Raises StartupError or ListenError before that."""
@@ -223,7 +227,9 @@ class Engine:
             keys = Keys(await self.journal.secret())
             self._agents = Agents(keys, self.journal.durable, self.journal.calls_of)
         self._pool = await self._open_neighbours()
-        places = Places(self._table.max_concurrent)
+        places = Places(self._table.fixed_places)
+        if self._table.max_concurrent == "auto":
+            self._gate = self._open_gate(places)
         if self._number_of_workers:
             self._workers = await self._open_workers(stack, self._number_of_workers)
         crews = {name: self._crew(name, task, places) for name, task in core.tasks.items()}
@@ -299,6 +305,13 @@ class Engine:
                 self._progress.show(f"warning: {doubt}")
         return pool
 
+    def _open_gate(self, places: Places) -> CacheGate:
+        run, tasks = self._recipe.shared.run, self._recipe.shared.each_task.values()
+        longest = max(min(task.limits.model, task.limits.longest[1]) for task in tasks)
+        # The staleness bound admits no more.
+        limit = CacheLimit(most=(run.max_staleness + 1) * run.batch, longest=longest)
+        return CacheGate(self._pool, limit, places, self._pool.look)
+
     async def _open_workers(self, stack: AsyncExitStack, number: int) -> Workers:
         """The service of the workers, which start with the work."""
         crew = self._seams.crew or LocalWorkers()
@@ -336,6 +349,7 @@ class Engine:
             rewards=task.rewards,
             hook=build_group_hook(task.recipe),
             places=places,
+            members_pool=self._gate,
             life=f"b{self.journal.boot}",
             fence=fence_of(self.journal.boot),
             patience=self._table.patience_s,
@@ -392,6 +406,7 @@ class Engine:
             progress=self._progress,
             submissions=self._submissions,
             agents=self._agents,
+            gate=self._gate,
         )
 
     @property
@@ -428,7 +443,8 @@ class Engine:
         )
 
     async def _work(self, server: Server) -> None:
-        async with self._core.kept_alive(self._evaluation.watch(), *self._watch(server)):
+        gate = [] if self._gate is None else [self._gate.watch()]
+        async with self._core.kept_alive(self._evaluation.watch(), *gate, *self._watch(server)):
             lane = asyncio.create_task(self._admit())
             stop = asyncio.create_task(self._stop.wait())
             try:
@@ -457,9 +473,11 @@ class Engine:
                 lane.result()
 
     async def _admit(self) -> None:
-        """Runs the train lane, once the workers are ready."""
+        """Runs the train lane, once the workers are ready and the caches' size is known."""
         if self._workers is not None:
             await self._workers.all_ready.wait()
+        if self._gate is not None:
+            await self._gate.look()
         await self._lane.run()
 
     def _watch(self, server: Server) -> list[Coroutine[Any, Any, None]]:

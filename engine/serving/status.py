@@ -10,6 +10,7 @@ from shutil import disk_usage
 from typing import Any
 
 from engine.core.tools.link.counts import ServiceStatistics
+from engine.serving.admission.cache_gate import CacheGate
 from engine.serving.admission.submitted import Submissions
 from engine.serving.admission.train import TrainLane
 from engine.serving.delivery.delivery import Delivery
@@ -44,10 +45,12 @@ class EngineStatus:
         progress: EngineProgress,
         submissions: Submissions,
         agents: Agents | None = None,
+        gate: CacheGate | None = None,
     ) -> None:
         """run_folder: absolute path, which identifies the engine. steps: weight versions of the
         run. samplers, services, failures: statistics of the whole engine. agents: the outside
-        attempts, if a task has agents of its own."""
+        attempts, if a task has agents of its own. gate: if the caches bound what is in flight.
+        """
         self.draining = False
         self._run_folder = run_folder
         self._steps = steps
@@ -63,6 +66,7 @@ class EngineStatus:
         self._progress = progress
         self._submissions = submissions
         self._agents = agents
+        self._gate = gate
 
     @property
     def state(self) -> str:
@@ -141,6 +145,8 @@ class EngineStatus:
             "waits_for_task": int(self._lane.waits_for_task),
             "agents": self._agents.live if self._agents else 0,
             "waiting_for_agents": self._agents.waiting if self._agents else 0,
+            "limit": self._gate.limit.limit() if self._gate else 0,
+            "waiting_for_cache": self._gate.waiting if self._gate else 0,
         }
 
     def line(self) -> str:
@@ -154,6 +160,8 @@ class EngineStatus:
             turned_away=self._lane.counts.turned_away,
             tokens=self._measure(),
             reward=self._metrics.mean_reward,
+            limit=self._gate.limit.limit() if self._gate else 0,
+            paused=self._gate.waiting if self._gate else 0,
         )
 
     def _measure(self) -> int:
@@ -163,6 +171,14 @@ class EngineStatus:
         self._metrics.running.set(self._lane.running)
         self._metrics.version.set(self._publisher.version.step)
         self._metrics.waiting.set(counts.waiting)
+        if self._gate is not None:
+            limit = self._gate.limit
+            parts.concurrency(
+                limit=limit.limit(),
+                waiting=self._gate.waiting,
+                lost=limit.lost,
+                retractions=limit.retractions,
+            )
         parts.tools(self._services())
         parts.attempts(self._failures())
         parts.groups(

@@ -93,6 +93,14 @@ class SimulatedServer(StreamingServer):
                     "incremental_streaming_output": self.workload.incremental,
                     "skip_tokenizer_init": self.workload.text_stops,
                 }
+            case "/v1/loads" if self.workload.cache_tokens:
+                held = sum(request.length for request in self.requests.values())
+                load = {
+                    "max_total_num_tokens": self.workload.cache_tokens,
+                    "token_usage": held / self.workload.cache_tokens,
+                    "num_waiting_reqs": len(self.requests) // 4,
+                }
+                return {"loads": [load]}
             case "/model_info":
                 return {"weight_version": self.weights}
             case "/abort_request":

@@ -195,6 +195,11 @@ class StreamRequest:
         return plan, finish
 
     @property
+    def length(self) -> int:
+        """Tokens that it holds."""
+        return len(self._prompt) + len(self._sent)
+
+    @property
     def is_over(self) -> bool:
         return self._over
 
@@ -245,6 +250,11 @@ class StreamRequest:
                 [value, token, None] for value, token in zip(logprobs, fresh, strict=True)
             ],
         }
+        if (
+            server.workload.cache_tokens
+        ):  # a cache that loses most prefixes, of one length or another
+            meta["cached_tokens"] = len(self._prompt) * (len(self._plan) % 4) // 4
+            meta["num_retractions"] = int(len(self._plan) % 16 == 0)
         if finish is not None:
             meta["weight_versions"] = [
                 {"version": name, "start": first, "end": end} for name, first, end in self._spans

@@ -173,8 +173,9 @@ class _Clockwork(selectors.BaseSelector):
 class VirtualLoop(base_events.BaseEventLoop):
     """Call `after_turn` with what shall look at the world after each turn."""
 
-    def __init__(self, random: Random) -> None:
+    def __init__(self, random: Random, most_turns: int = MOST_TURNS) -> None:
         super().__init__()
+        self._most_turns = most_turns
         self.now = BEGIN
         self.turns = 0
         self.world = copy_context()
@@ -196,8 +197,8 @@ class VirtualLoop(base_events.BaseEventLoop):
     def pass_time(self, *, idle: bool) -> None:
         self.after_turn()
         self.turns += 1
-        if self.turns > MOST_TURNS:
-            raise Stuck(f"{MOST_TURNS} turns of the loop and no end")
+        if self.turns > self._most_turns:
+            raise Stuck(f"{self._most_turns} turns of the loop and no end")
         self.now += TICK
         if idle:
             if not self._scheduled:

@@ -18,7 +18,12 @@ import structlog
 
 from engine.core.sampler.routing import Router
 from engine.core.sampler.server import Server
-from engine.core.sampler.wire.client import SamplerClient, ServerRefused, ServerUnreachable
+from engine.core.sampler.wire.client import (
+    Load,
+    SamplerClient,
+    ServerRefused,
+    ServerUnreachable,
+)
 from engine.core.sampler.wire.events import WireError
 from engine.errors import StartupError
 from toolwright.types import WeightVersion
@@ -177,8 +182,8 @@ class Fleet:
         """Statistics by server.
 
         `up`, `why` it is not; `in_flight` requests; `queued` tokens that those will likely bring;
-        `received` tokens; `seconds_a_token` of one stream, None before the first; `failures` by
-        kind.
+        `received` tokens; `seconds_a_token` of one stream, None before the first; `cache_use`, a
+        share, None if it is not watched; `failures` by kind.
         """
         return {
             server.name: {
@@ -188,10 +193,24 @@ class Fleet:
                 "queued": max(round(self.router.loads[server.name].queued), 0),
                 "received": server.received,
                 "seconds_a_token": self.router.loads[server.name].pace,
+                "cache_use": None if server.load is None else server.load.cache_use,
                 "failures": {str(fault): count for fault, count in server.faults.items()},
             }
             for server in self.servers
         }
+
+    async def look(self) -> Sequence[Load]:
+        """The loads of the servers that are up and report one."""
+
+        async def one(server: Server) -> None:
+            try:
+                server.load = await server.client.load()
+            except (ServerUnreachable, ServerRefused, WireError):
+                server.load = None
+
+        up = [server for server in self.servers if server.up.is_set()]
+        await asyncio.gather(*(one(server) for server in up))
+        return [server.load for server in up if server.load is not None]
 
     def can_have(self, name: str, given: WeightVersion | None) -> bool:
         """Whether a server that got `given` may have the weights `name`: those, or later ones of

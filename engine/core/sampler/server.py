@@ -21,6 +21,7 @@ from engine.core.sampler.routing import PREFILL, Router
 from engine.core.sampler.token_action import TokenAction
 from engine.core.sampler.waiting import WaitCause, Waiting
 from engine.core.sampler.wire.client import (
+    Load,
     SamplerClient,
     ServerInfo,
     ServerRefused,
@@ -41,6 +42,8 @@ class Server:
         self.up = asyncio.Event()
         self.why = "it has no weights of this run yet"
         self.info: ServerInfo | None = None
+        self.load: Load | None = None
+        """Its last reported load; None if nobody has looked."""
         self.flights: dict[RequestInFlight, None] = {}
         """Requests in flight, in the order of their begin."""
         self.faults: Counter[Fault] = Counter()

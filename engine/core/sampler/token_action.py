@@ -50,6 +50,10 @@ class TokenAction:
         self._tops: list[Sequence[float]] = []
         self._prompt: tuple[int, tuple[int, ...]] | None = None
         """Tokens that the server made of the prompt, as the first chunk reports them."""
+        self._cached: int | None = None
+        """Prompt tokens that the first request's server had in its cache."""
+        self._retractions = self._earlier_retractions = 0
+        """Number in the present request, and in those before it."""
         self._marks: list[StopHit] = []
         self._detector = StopDetector(
             request.stops, codec.decode, self._marks.append if request.on_mark else None
@@ -75,6 +79,8 @@ class TokenAction:
             self._report_ns = now_ns + (self.request.progress_ns or FIRST_PROGRESS_NS)
         self.finish = None
         self.server_finished = False
+        self._earlier_retractions += self._retractions
+        self._retractions = 0
 
     def on_chunk(self, chunk: Chunk, read_ns: int) -> bool:
         """Takes one chunk and calls back at once for what it completes. Returns False if the rest
@@ -108,6 +114,8 @@ class TokenAction:
         if self._prompt is None and chunk.prompt_tokens:
             end = len(chunk.prompt_ids) - self._base
             self._prompt = (chunk.prompt_tokens - self._base, tuple(chunk.prompt_ids[:end]))
+            self._cached = chunk.cached_tokens
+        self._retractions = max(self._retractions, chunk.retractions)
         if chunk.finish is not None:
             self.server_finished = True
             self.finish = chunk.finish
@@ -158,6 +166,8 @@ class TokenAction:
             prompt_tokens=prompt_tokens,
             prompt_ids=prompt_ids,
             top_logprobs=tuple(self._tops),
+            cached_tokens=self._cached,
+            retractions=self._earlier_retractions + self._retractions,
         )
 
     def _report_marks(self, read_ns: int) -> None:

@@ -1,7 +1,8 @@
 """Time that an action waits through no fault of the policy: the trajectory's clock stops.
 
-The clock stops in four cases: no sampler is up, a publish pauses the action's server, a stream is
-quiet, or a stream broke. After a break it goes on with the first token of the next stream.
+The clock stops in five cases: no sampler is up, a publish pauses the action's server, a stream is
+quiet, a stream broke, or the samplers' caches have no room. After a break it goes on with the first
+token of the next stream.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ class WaitCause(Enum):
     PAUSED = auto()
     QUIET = auto()
     BROKEN = auto()
+    CACHE = auto()
 
 
 class Waiting(Outage):

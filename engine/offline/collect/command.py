@@ -99,7 +99,7 @@ async def _collect(
             rollout_context=core.rollout_context(),
             rewards=rewards,
             hook=hook,
-            places=Places(table.max_concurrent),
+            places=Places(table.fixed_places),
             life=f"t{time.time_ns() // 1_000_000:x}",
             patience=table.patience_s,
             metadata=shared.task.metadata,

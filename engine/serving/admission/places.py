@@ -51,8 +51,21 @@ class Places:
     ) -> None:
         self._give_back()
 
+    def resize(self, limit: int) -> None:
+        """Sets the limit. Taken places stay taken; new ones go to the callers that wait."""
+        self.limit = limit
+        if self.used >= limit:
+            return
+        while self._waiting and self.used < self.limit:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                self.used += 1
+                turn.set_result(None)
+        if self.used < self.limit and self.on_free is not None:
+            self.on_free()
+
     def _give_back(self) -> None:
-        while self._waiting:
+        while self._waiting and self.used <= self.limit:
             turn = self._waiting.popleft()
             if not turn.done():
                 turn.set_result(None)

@@ -30,6 +30,7 @@ from engine.core.rollout.assignment import (
     nothing_stored,
 )
 from engine.core.rollout.attempts import roll_out
+from engine.core.sampler.policy_sampler import PolicySampler
 from engine.core.trajectory.log import AttemptLog, Keeper, keep_nothing
 from engine.core.trajectory.record import Identity
 from engine.errors import Fenced, GivenBack, TaskUnfit, first_of_group
@@ -77,6 +78,8 @@ class InProcessCrew:
     """Begins the names of attempts; differs in each life of the engine."""
     patience: float
     """Longest time to retry an attempt, in seconds."""
+    members_pool: PolicySampler | None = None
+    """Sampler of groups; None = the rollout context's. Rows of evaluations use that one always."""
     hook: GroupHook | None = None
     keeper: Keeper = keep_nothing
     forget: Callable[[str], None] = forget_nothing
@@ -94,7 +97,13 @@ class InProcessCrew:
         """The crew of an evaluation suite, which has its own limits. It keeps no log."""
         around = self.rollout_context
         around = replace(around, rules=replace(around.rules, limits=limits))
-        return replace(self, rollout_context=around, keeper=keep_nothing, forget=forget_nothing)
+        return replace(
+            self,
+            rollout_context=around,
+            members_pool=None,
+            keeper=keep_nothing,
+            forget=forget_nothing,
+        )
 
     async def run_group(self, group: GroupAssignment) -> list[Member]:
         try:
@@ -134,8 +143,11 @@ class InProcessCrew:
         branch: Branch | None = None,
     ) -> Member:
         """The member of the attempt that reached its end. name: begins its attempts' names."""
+        context = self.rollout_context
+        if self.members_pool is not None:
+            context = replace(context, pool=self.members_pool)
         attempt, number = await roll_out(
-            self.rollout_context,
+            context,
             assignment,
             name=name,
             patience=self.patience,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from engine.config import EngineTable
 from engine.errors import StartupError
 from toolwright.recipe import Recipe, task_key
 from toolwright.rpc.options import is_unix
 
 
-def refuse_workers(recipe: Recipe) -> None:
+def refuse_workers(recipe: Recipe, table: EngineTable) -> None:
     """Raises StartupError for a recipe that needs all rollouts in the engine's own process."""
     shared = recipe.shared
     reasons = {
@@ -19,6 +20,8 @@ def refuse_workers(recipe: Recipe) -> None:
         reasons["run.share_gpu"] = "workers do not hand the samplers' memory over"
     if shared.run.publish_adapters:
         reasons["run.publish_adapters"] = "workers do not know which adapter a sampler has"
+    if table.max_concurrent == "auto":
+        reasons['engine.max_concurrent = "auto"'] = "workers do not report their cache's use"
     for key, why in reasons.items():
         raise StartupError(f"--workers with {key}: {why}; set --workers 0, or leave {key} out")
 

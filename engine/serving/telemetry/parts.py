@@ -84,6 +84,21 @@ class PartMetrics:
         self._tool_calls = gauge(
             "toolwright_engine_tool_calls_in_flight", "calls in flight", "service"
         )
+        self._sampler_cache = gauge(
+            "toolwright_engine_sampler_cache_use", "share that running requests hold", "sampler"
+        )
+        self._limit = gauge(
+            "toolwright_engine_limit", "trajectories that may be in flight, if that adapts"
+        )
+        self._cache_waiting = gauge(
+            "toolwright_engine_waiting_for_cache", "actions that wait for room in the caches"
+        )
+        self._lost = total(
+            "toolwright_engine_cache_lost_tokens", "computed again, as a server had dropped them"
+        )
+        self._retractions = total(
+            "toolwright_engine_sampler_retractions", "requests that servers sent back to the queue"
+        )
         self._tool_waiting = gauge(
             "toolwright_engine_tool_opens_waiting", "sessions that wait for room", "service"
         )
@@ -136,12 +151,22 @@ class PartMetrics:
             self._sampler_up.labels(name).set(one["up"])
             self._sampler_in_flight.labels(name).set(one["in_flight"])
             self._sampler_queued.labels(name).set(one["queued"])
+            if one.get("cache_use") is not None:
+                self._sampler_cache.labels(name).set(one["cache_use"])
             if one["seconds_a_token"] is not None:
                 self._sampler_pace.labels(name).set(one["seconds_a_token"])
             self._sampler_tokens.follow(one["received"], name)
             for reason, count in one["failures"].items():
                 self._sampler_failures.follow(count, name, reason)
         return sum(one["received"] for one in statistics.values())
+
+    def concurrency(self, *, limit: int, waiting: int, lost: int, retractions: int) -> None:
+        """Exports the state of `engine.max_concurrent = "auto"`. lost: tokens that samplers
+        computed again."""
+        self._limit.set(limit)
+        self._cache_waiting.set(waiting)
+        self._lost.follow(lost)
+        self._retractions.follow(retractions)
 
     def tools(self, statistics: Mapping[str, ToolStatistics]) -> None:
         """Exports the statistics of each tool service, by its name."""

@@ -37,20 +37,25 @@ class EngineProgress:
         turned_away: int,
         tokens: int,
         reward: float,
+        limit: int = 0,
+        paused: int = 0,
     ) -> str:
         """tokens: all tokens that samplers have sent since the start, including unfinished
-        trajectories. waiting, turned_away: groups."""
+        trajectories. waiting, turned_away: groups. limit: of trajectories in flight if it
+        adapts, else 0. paused: those that wait for the samplers' cache."""
         now = self._clock()
         then, before = self._last
         rate = max(tokens - before, 0) / max(now - then, 1e-9)
         self._last = (now, tokens)
         parts = [
             f"[{now - self._began:6.0f} s] {state:10s} version {step}/{self._steps}",
-            f"{running} in flight",
+            f"{running} in flight" + (f" of {limit}" if limit else ""),
             f"{waiting} groups waiting",
             f"{rate:,.0f} tokens/s",
             f"reward {compact(reward)}",
         ]
+        if paused:
+            parts.append(f"{paused} waiting for cache")
         if turned_away:
             parts.append(f"{turned_away} groups discarded")
         if evaluating:

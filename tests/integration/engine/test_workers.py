@@ -238,6 +238,10 @@ async def test_a_recipe_that_needs_the_engines_own_process_is_refused(world: Mak
     with pytest.raises(StartupError, match=r"--workers with run\.share_gpu"):
         async with here.engine(workers=1):
             raise AssertionError("it serves")
+    here = await world(run=ONE, engine={"max_concurrent": "auto"})
+    with pytest.raises(StartupError, match=r"--workers with engine\.max_concurrent"):
+        async with here.engine(workers=1):
+            raise AssertionError("it serves")
 
 
 class CutOff(WorkerProcess):

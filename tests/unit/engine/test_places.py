@@ -62,3 +62,26 @@ async def test_a_place_that_comes_with_the_cancellation_is_passed_on() -> None:
     with pytest.raises(asyncio.CancelledError):
         await waiting
     assert (places.used, places.free) == (0, 1)
+
+
+async def test_a_larger_limit_lets_waiting_callers_in_and_a_smaller_one_takes_nothing() -> None:
+    places, held, go_on = Places(2), [], asyncio.Event()
+
+    async def take(name: str) -> None:
+        async with places:
+            held.append(name)
+            await go_on.wait()
+
+    async with asyncio.TaskGroup() as group:
+        for name in "abcd":
+            group.create_task(take(name))
+        await asyncio.sleep(0)
+        assert held == list("ab")
+        places.resize(3)
+        await asyncio.sleep(0)
+        assert held == list("abc")
+        places.resize(1)
+        assert (places.used, places.free) == (3, -3)
+        go_on.set()
+    assert held == list("abcd")
+    assert (places.used, places.free) == (0, 1)

@@ -119,12 +119,19 @@ def test_metrics_follow_what_the_parts_count() -> None:
         "seconds_a_token": None, "failures": {"silent": 1},
     }  # fmt: skip
     assert parts.samplers({"a": sampler, "b": {**sampler, "up": True, "received": 5}}) == 12
-    again = {**sampler, "received": 9, "seconds_a_token": 0.02, "failures": {"silent": 4}}
+    again = {
+        **sampler,
+        "received": 9,
+        "seconds_a_token": 0.02,
+        "failures": {"silent": 4},
+        "cache_use": 0.5,
+    }
     assert parts.samplers({"a": again}) == 9
     for away in (1.5, 4.0):
         parts.tools({"python": Service(opens_waiting=3, retries={"full": 2}, seconds_away=away)})
     for count in (5, 2, 3):  # a total that begins again is no error
         parts.attempts({"session_lost": count})
+    parts.concurrency(limit=9, waiting=2, lost=700, retractions=1)
     parts.groups(passed_over=3, dropped=1, turned_away=7, old_tokens=64)
     parts.journal(full=True, backlog=5, commit_s=0.25, commits=3, free=1 << 30)
     found = {
@@ -138,6 +145,11 @@ def test_metrics_follow_what_the_parts_count() -> None:
         ("sampler_tokens_total", "a"): 9,
         ("sampler_failures_total", "a", "silent"): 4,
         ("sampler_seconds_a_token", "a"): 0.02,
+        ("sampler_cache_use", "a"): 0.5,
+        ("limit",): 9,
+        ("waiting_for_cache",): 2,
+        ("cache_lost_tokens_total",): 700,
+        ("sampler_retractions_total",): 1,
         ("tool_away_seconds_total", "python"): 4,
         ("tool_opens_waiting", "python"): 3,
         ("tool_retries_total", "python", "full"): 2,
@@ -168,8 +180,10 @@ def test_the_line_for_people() -> None:
     now = 105.0
     first = progress.line(**told, evaluating=0, turned_away=0, tokens=50_000)
     assert "10,000 tokens/s" in first and "evaluating" not in first
+    assert "4 in flight, 2 groups" in first
     now = 110.0
-    both = progress.line(**told, evaluating=5, turned_away=3, tokens=50_500)
+    both = progress.line(**told, evaluating=5, turned_away=3, tokens=50_500, limit=6, paused=1)
+    assert "4 in flight of 6," in both and "1 waiting for cache" in both
     assert all(one in both for one in ("100 tokens/s", "5 evaluating", "3 groups discarded"))
 
 

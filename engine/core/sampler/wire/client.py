@@ -88,6 +88,18 @@ class ServerInfo:
     """Whether the server loads adapters (LoRA) while it runs."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """The part of /v1/loads that the engine uses, summed over a server's ranks."""
+
+    cache_tokens: int
+    """Size of the prefix cache; 0 if the server does not report it."""
+    cache_use: float
+    """Share of it that running requests hold; the largest of its ranks."""
+    waiting: int
+    """Requests in its queue."""
+
+
 def _deaf(_chunk: Chunk, _read_ns: int) -> bool:
     return False
 
@@ -282,6 +294,16 @@ class SamplerClient:
 
     async def weight_version(self) -> str:
         return str((await self._get("/model_info", timeout=10)).get("weight_version", ""))
+
+    async def load(self) -> Load:
+        """The server's load now. Raises NoRoute for a server of an older version."""
+        found = (await self._get("/v1/loads", timeout=10)).get("loads")
+        ranks = [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+        return Load(
+            cache_tokens=sum(int(_number(one.get("max_total_num_tokens"))) for one in ranks),
+            cache_use=max((_number(one.get("token_usage")) for one in ranks), default=0.0),
+            waiting=sum(int(_number(one.get("num_waiting_reqs"))) for one in ranks),
+        )
 
     async def info(self) -> ServerInfo:
         server, model = await asyncio.gather(

@@ -56,6 +56,10 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Ids of these tokens, if the request wanted them."""
     top_logprobs: Sequence[Sequence[float]] = ()
     """[n] lists of the likeliest tokens at each position; empty if the request wanted none."""
+    cached_tokens: int | None = None
+    """Prompt tokens that the prefix cache had; None if the server did not report them."""
+    retractions: int = 0
+    """Times that the server sent the request back to its queue so far."""
 
 
 _Version = Annotated[str, msgspec.Meta(max_length=256)]
@@ -86,6 +90,8 @@ class _Meta(msgspec.Struct, Generic[_Token], gc=False):
     weight_version: _Version | None = None
     weight_versions: list[_Span] | None = None
     prompt_tokens: _Count | None = None
+    cached_tokens: _Count | None = None
+    num_retractions: _Count | None = None
 
 
 class _Event(msgspec.Struct, Generic[_Token], gc=False):
@@ -202,6 +208,8 @@ class ChunkReader:
             weight_spans=self._spans(meta.weight_versions) if meta.weight_versions else (),
             prompt_tokens=meta.prompt_tokens or 0,
             prompt_ids=event.prompt_token_ids or (),
+            cached_tokens=meta.cached_tokens,
+            retractions=meta.num_retractions or 0,
             top_logprobs=self._tops(tops, len(token_ids)) if self._top_logprobs else (),
         )
 
