@@ -11,10 +11,9 @@ from typing import Any
 from console.record.run import RunFiles
 from console.record.types import WAYS, Step
 from console.report.breakdown import REST_OF_STEP, STEP
-from console.report.plot import Plot, line, plot, short
+from console.report.plot import COLOURS, Plot, colour, line, plot, short, smooth
 from console.report.suites import NamedSuite
 from console.verdict import shown_error
-from toolwright.page.charts import smooth
 
 WINDOW = 5
 """Steps that the line of the reward is a mean of."""
@@ -22,9 +21,6 @@ MOST_PARTS = 7
 """Parts of the reward, and stop reasons: their names are a stranger's."""
 ROUNDING = 1e-9
 """Two means of the same numbers differ by no more."""
-COLOURS = 8
-"""Styles c0, c1, ... of the page."""
-
 Value = Callable[[Step], float | None]
 
 
@@ -242,7 +238,7 @@ def _together(runs: Sequence[RunFiles], named: Sequence[NamedSuite]) -> list[Plo
         whose = run_label(run, runs)
         own = [_suite_line(run, one, number) for number, one in enumerate(named)]
         control = " control" if run.resolved.control else ""
-        style = f"c{place % COLOURS}{control}" if len(runs) > 1 else f"c{COLOURS - 1} again"
+        style = f"{colour(place)}{control}" if len(runs) > 1 else f"c{COLOURS - 1} dash1"
         averages.append(_average([one for one in own if one["x"]], style, whose))
         lines += own if len(runs) == 1 else []
     if not any(len(one["x"]) > 1 for one in averages):
@@ -254,7 +250,7 @@ def _together(runs: Sequence[RunFiles], named: Sequence[NamedSuite]) -> list[Plo
 
 def _suite_line(run: RunFiles, one: NamedSuite, number: int) -> dict[str, Any]:
     points = [(float(e.step), e.reward) for e in run.record.curve(one.main)]
-    return line(one.title, f"c{number % COLOURS}", points, "seen") | {"suite": one.main}
+    return line(one.title, colour(number), points, "seen") | {"suite": one.main}
 
 
 def _average(lines: Sequence[dict[str, Any]], style: str, whose: str) -> dict[str, Any]:
@@ -328,7 +324,7 @@ def metric_line(
     """The line of one metric; the same metric has the same colour in all runs."""
     get = (lambda step: step.values.get(value)) if isinstance(value, str) else value
     control = " control" if run.resolved.control else ""
-    return line(name, f"c{number % COLOURS}{control}", _points(steps, get), "hover", whose)
+    return line(name, f"{colour(number)}{control}", _points(steps, get), "hover", whose)
 
 
 def _parts_of_reward(runs: Sequence[RunFiles]) -> Plot | None:
@@ -375,7 +371,7 @@ def _stops(run: RunFiles, runs: Sequence[RunFiles]) -> Plot | None:
     groups = [(name.removeprefix("stop/"), [name]) for name in shown]
     groups += [("others", others)] if others else []
     lines = [
-        line(name, f"c{number}", _points(run.record.steps, partial(share, of=of)), "none")
+        line(name, colour(number), _points(run.record.steps, partial(share, of=of)), "none")
         for number, (name, of) in enumerate(groups)
     ]
     title = ", ".join(filter(None, ("Why trajectories stopped", run_label(run, runs))))
@@ -395,7 +391,7 @@ def _seconds(run: RunFiles, runs: Sequence[RunFiles]) -> Plot | None:
         (REST_OF_STEP[0], other),
     ]
     lines = [
-        line(name, f"c{number}", _points(run.record.steps, value), "none")
+        line(name, colour(number), _points(run.record.steps, value), "none")
         for number, (name, value) in enumerate(parts)
     ]
     title = ", ".join(filter(None, ("Seconds of a step", run_label(run, runs))))
@@ -430,7 +426,7 @@ def _part(
         (float(e.step), e.parts if kind == "part" else e.rates) for e in run.record.curve(suite)
     ]
     points = [(step, values[name]) for step, values in found if name in values]
-    drawn = line(title, f"c{number % COLOURS}{control}", points, "seen", whose)
+    drawn = line(title, f"{colour(number)}{control}", points, "seen", whose)
     return drawn | {"suite": suite}
 
 

@@ -24,6 +24,7 @@ from starlette.routing import Route
 
 from console.errors import RecordBroken
 from console.web.door import Door
+from console.web.files import PAGES
 from console.web.index import queries
 from console.web.index.flips import flips
 from console.web.index.queries import BadQuestion, Question
@@ -36,7 +37,6 @@ from console.web.timeline.timeline import timeline
 from toolwright.page import SHARED_STYLE
 from toolwright.rpc.auth import Tokens
 
-PAGES = Path(__file__).parent / "pages"
 FIRST = "index.html"
 HEARTBEAT_S = 15.0
 """Interval of a silent stream's heartbeats, in seconds. Proxies cut a silent stream, and a closed

@@ -15,12 +15,10 @@ from console.ablate.results.measures import evaluated, rewards
 from console.record.run import RunFiles
 from console.record.types import WAYS
 from console.report.measured import MOST_FIGURES, UNIT, figures_of, tell_left_out
-from console.report.plot import Plot, plot, short, thin
+from console.report.plot import Plot, colour, plot, short, thin
 from console.report.suites import NamedSuite
 from toolwright.reward_figures import METRIC
 
-COLOURS = 8
-"""Styles c0, c1, ... of the page; then they come again, dashed."""
 BESIDE = (
     ("groups_with_signal", "Groups with a signal", "groups of a step"),
     ("response_length", "Written by the policy", "tokens a trajectory"),
@@ -74,11 +72,6 @@ def plots(runs: Runs, main: NamedSuite | None, *, by: str) -> list[Plot]:
     return [*(one for one in found if one is not None), *drawn]
 
 
-def style_of(place: int) -> str:
-    """Classes of the style sheet for the variation at a place of the table."""
-    return f"c{place % COLOURS}" + (" again" if place >= COLOURS else "")
-
-
 def _plot(
     key: str,
     title: str,
@@ -104,7 +97,7 @@ def _line(name: str, place: int, curves: Sequence[Curve], dots: str) -> dict[str
     return {
         "name": name,
         "run": "",
-        "style": style_of(place),
+        "style": colour(place),
         "dots": dots,
         "band": dots != "seen" and any(errors.values()),
         "x": [step for step, _ in kept],

@@ -1,4 +1,4 @@
-"""Charts as inline SVG: lines with error bars, stacked areas, and one stacked bar.
+"""Charts as inline SVG: lines with error bars, and one stacked bar.
 
 Colours and fonts come from the page's style sheet by class names. So a chart follows the reader's
 light or dark setting. Everything here is pure: numbers in, markup out. Names may be hostile, and
@@ -57,13 +57,12 @@ class Point:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
     """One curve. style: classes of the style sheet. dots: visible with error bars, on hover, or
-    absent. band: the points' errors as an area behind the curve."""
+    absent."""
 
     name: str
     style: str
     points: tuple[Point, ...]
     dots: Literal["seen", "hover", "none"] = "hover"
-    band: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,14 +87,13 @@ def line_chart(
     log: bool = False,
     log_x: bool = False,
     labels: Sequence[str] = (),
-    marks: Sequence[tuple[float, str]] = (),
     size: Size = WIDE,
 ) -> str:
     """Curves over each other, as SVG.
 
     low, high: ends of the y axis; first, last: ends of the x axis; None = as the points need. log,
-    log_x: the y axis, the x axis in powers of ten, without values of 0 and below. marks: vertical
-    lines with a text. labels: names below 0, 1, 2 ... instead of numbers.
+    log_x: the y axis, the x axis in powers of ten, without values of 0 and below. labels: names
+    below 0, 1, 2 ... instead of numbers.
     """
     if log:
         lines = [_logarithms(line) for line in lines]
@@ -116,49 +114,12 @@ def line_chart(
     named = [(float(x), name) for x, name in enumerate(labels)]
     named = named or [(x, _power(x) if log_x else f"{x:.6g}") for x in x_ticks]
     parts = [*_frame(size, x_name, y_name), *_grid(size, at, named, y_ticks, log=log)]
-    parts += [_mark(size, x, said, at) for x, said in marks if x_low <= x <= x_high]
-    parts += [_band(line, at) for line in lines if line.band and line.points]
     for line in lines:
         parts.append(_curve(line, at))
         if line.dots == "seen":
             parts += [_bar(line, point, at) for point in line.points if point.error]
     for line in lines:
         parts += _dots(line, x_name, at, log=log)
-    return "\n".join([*parts, "</svg>"])
-
-
-def stacked_areas(
-    lines: Sequence[Line], *, x_name: str, y_name: str, high: float | None = None, size: Size = WIDE
-) -> str:
-    """Values that add up, one above the other. A point that a line lacks is 0."""
-    places = sorted({p.x for line in lines for p in line.points})
-    heights = [{p.x: max(0.0, p.y) for p in line.points} for line in lines]
-    sums = [math.fsum(of.get(x, 0.0) for of in heights) for x in places]
-    x_low, x_high = _range(places, None, None)
-    y_low, y_high = _range(sums, 0.0, high)
-    at = _scale(size, x_low, x_high, y_low, y_high)
-    x_ticks = [x for x in ticks(x_low, x_high, size.across) if abs(x - round(x)) < 1e-9] or [x_low]
-    named = [(x, f"{x:.6g}") for x in x_ticks]
-    parts = [
-        *_frame(size, x_name, y_name),
-        *_grid(size, at, named, ticks(y_low, y_high, size.up), log=False),
-    ]
-    below = [0.0 for _ in places]
-    for line, of in zip(lines, heights, strict=True):
-        above = [base + of.get(x, 0.0) for base, x in zip(below, places, strict=True)]
-        edge = [at(x, y) for x, y in zip(places, above, strict=True)]
-        back = [at(x, y) for x, y in zip(places, below, strict=True)]
-        if len(places) == 1:
-            # A single step is as wide as the chart.
-            (_, y), (_, base) = edge[0], back[0]
-            right = size.width - size.right
-            edge, back = [(size.left, y), (right, y)], [(size.left, base), (right, base)]
-        path = " ".join(f"{x},{y}" for x, y in [*edge, *reversed(back)])
-        parts.append(
-            f'<polygon class="area {line.style}" points="{path}"><title>{text(line.name)}</title>'
-            "</polygon>"
-        )
-        below = above
     return "\n".join([*parts, "</svg>"])
 
 
@@ -189,14 +150,6 @@ def stacked_bar(parts: Sequence[Part]) -> str:
     return "\n".join([*out, "</svg>"])
 
 
-def smooth(values: Sequence[float], window: int) -> list[float]:
-    """Mean over the last `window` values at each place, fewer at the beginning."""
-    return [
-        math.fsum(v / min(end, window) for v in values[max(0, end - window) : end])
-        for end in range(1, len(values) + 1)
-    ]
-
-
 def ticks(low: float, high: float, about: int) -> list[float]:
     """Round numbers from `low` to `high`."""
     size = (high - low) / about
@@ -215,7 +168,7 @@ def _logarithms(line: Line) -> Line:
         for p in line.points
         if p.y > 0
     )
-    return replace(line, points=tuple(points), band=False)
+    return replace(line, points=tuple(points))
 
 
 def _logarithms_x(line: Line) -> Line:
@@ -318,21 +271,6 @@ def _power(exponent: float) -> str:
 def _curve(line: Line, at: _At) -> str:
     path = " ".join("{},{}".format(*at(p.x, p.y)) for p in line.points)
     return f'<polyline class="line {line.style}" points="{path}"/>'
-
-
-def _mark(size: Size, x: float, said: str, at: _At) -> str:
-    across, _ = at(x, 0.0)
-    return (
-        f'<line class="mark" x1="{across}" x2="{across}" y1="{size.top}" '
-        f'y2="{size.height - size.bottom}"><title>{text(said)}</title></line>'
-    )
-
-
-def _band(line: Line, at: _At) -> str:
-    above = [at(p.x, p.y + p.error) for p in line.points]
-    below = [at(p.x, p.y - p.error) for p in reversed(line.points)]
-    path = " ".join(f"{x},{y}" for x, y in [*above, *below])
-    return f'<polygon class="band {line.style}" points="{path}"/>'
 
 
 def _bar(line: Line, point: Point, at: _At) -> str:

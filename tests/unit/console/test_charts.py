@@ -15,7 +15,6 @@ from toolwright.page.charts import (
     Line,
     Point,
     line_chart,
-    stacked_areas,
     ticks,
 )
 
@@ -31,15 +30,6 @@ def drawn(chart: str) -> list[list[tuple[float, float]]]:
         [(float(x), float(y)) for x, y in (pair.split(",") for pair in path.split())]
         for path in paths
     ]
-
-
-def test_an_area_stands_on_the_one_before() -> None:
-    first, second = line((1, 1), (2, 3)), line((2, 1))
-    chart = stacked_areas([first, second], x_name="step", y_name="seconds", high=4)
-    below, above = drawn(chart)
-    assert above[:2][0] == below[0]  # the second has nothing at step 1
-    assert above[1][1] == WIDE.top
-    assert above[2] == below[1]
 
 
 @given(low=st.floats(-1e9, 1e9), size=st.floats(1e-6, 1e9))
@@ -66,13 +56,10 @@ def test_every_point_lies_on_its_chart(
 ) -> None:
     measured = tuple(Point(x=x, y=y, error=e) for x, y, e in points)
     lines = [Line(name=name, style="s", points=measured, dots="seen")]
-    for chart in (
-        line_chart(lines, x_name=name, y_name=name, log=log),
-        stacked_areas(lines, x_name=name, y_name=name),
-    ):
-        ElementTree.fromstring(chart)
-        for x, y in (place for path in drawn(chart) for place in path):
-            assert 0 <= x <= WIDE.width and 0 <= y <= WIDE.height
+    chart = line_chart(lines, x_name=name, y_name=name, log=log)
+    ElementTree.fromstring(chart)
+    for x, y in (place for path in drawn(chart) for place in path):
+        assert 0 <= x <= WIDE.width and 0 <= y <= WIDE.height
 
 
 def test_names_on_an_axis_are_escaped() -> None:
