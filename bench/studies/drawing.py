@@ -1,11 +1,11 @@
-"""Pictures of studies: charts of `toolwright.page` as SVG files that stand alone. Pure."""
+"""Pictures of studies: charts as SVG files that stand alone. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from bench.studies.charts import Line, Point, Size, line_chart
 from toolwright.page import SHARED_STYLE
-from toolwright.page.charts import Line, Point, Size, line_chart
 from toolwright.page.text import text
 
 COLOURS = 8
@@ -32,7 +32,7 @@ def lines_over(
 ) -> str:
     """One line a series over the labels. series: mean and standard error of each label."""
     lines = [
-        Line(name=name, style=_style(place), points=tuple(_points(values)), dots="seen")
+        Line(name=name, style=_style(place), points=tuple(_points(values)))
         for place, (name, values) in enumerate(series.items())
     ]
     chart = line_chart(lines, x_name=x_name, y_name=y_name, labels=labels, size=SIZE)

@@ -10,9 +10,9 @@ from typing import Any
 from console.compare.runs import differences, hours, remarks, steps
 from console.record.run import RunFiles
 from console.report.figures import change_of
-from console.report.plot import MOST_POINTS, short
 from console.report.plots import IMITATION
 from console.report.sections import sections
+from toolwright.page.plot import MOST_POINTS, short
 
 MOST_SUITES = 24
 LONGEST_VALUE = 300

@@ -23,12 +23,12 @@ from console.redact import redactor
 from console.report import breakdown
 from console.report.commands import commands, processes
 from console.report.headline import are_shares, headline, judge_all, judge_run, questions
-from console.report.plot import MOST_POINTS
 from console.report.sections import sections, words_of
 from console.report.suites import Change, NamedSuite, change, mean, named_suites, shown_suites
 from console.report.transcript import before_and_after, segments, verdict
 from console.verdict import Judgement, Score, shown_error
 from console.watch.doubts import of_calls, of_rollouts
+from toolwright.page.plot import MOST_POINTS
 from toolwright.text.figures import restarted
 
 MOST_EVALUATIONS = 2000

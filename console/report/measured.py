@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from console.record.run import RunFiles
-from console.report.plot import Plot, plot
 from console.report.plots import metric_line, run_label
+from toolwright.page.plot import Plot, plot
 from toolwright.reward_figures import DEVIATION, METRIC
 
 MOST_FIGURES = 32

@@ -11,9 +11,9 @@ from typing import Any
 from console.record.run import RunFiles
 from console.record.types import WAYS, Step
 from console.report.breakdown import REST_OF_STEP, STEP
-from console.report.plot import COLOURS, Plot, colour, line, plot, short, smooth
 from console.report.suites import NamedSuite
 from console.verdict import shown_error
+from toolwright.page.plot import COLOURS, Plot, colour, line, plot, short, smooth
 
 WINDOW = 5
 """Steps that the line of the reward is a mean of."""

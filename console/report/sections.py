@@ -17,9 +17,9 @@ from console.record.run import RunFiles
 from console.report import plots
 from console.report.breakdown import STEP
 from console.report.measured import measured
-from console.report.plot import Plot, plot, smoothed, thinned
 from console.report.suites import named_suites, shown_suites
 from console.report.tasks import COSINE, TASK, of_tasks
+from toolwright.page.plot import Plot, plot, smoothed, thinned
 from toolwright.reward_figures import METRIC
 
 MOST_POINTS = 1000

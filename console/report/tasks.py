@@ -9,8 +9,8 @@ from functools import partial
 
 from console.record.run import RunFiles
 from console.record.types import Step
-from console.report.plot import Plot, plot
 from console.report.plots import Metrics, metric_line, run_label
+from toolwright.page.plot import Plot, plot
 
 TASK = "task/"
 COSINE = "gradient_cosine/"

@@ -17,6 +17,19 @@ def data_of(page: str) -> dict[str, Any]:
     return told
 
 
+def words_of(page: str) -> str:
+    """All texts of its data, one after the other."""
+
+    def texts(value: object) -> Iterator[str]:
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, dict | list):
+            for inner in value.values() if isinstance(value, dict) else value:
+                yield from texts(inner)
+
+    return "\n".join(texts(data_of(page)))
+
+
 def plots_of(data: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """The plots of all sections."""
     return (plot for section in data["sections"] for plot in section["plots"])

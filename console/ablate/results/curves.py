@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
-from console.report.plot import smooth
 from console.verdict import FIFTH
+from toolwright.page.plot import smooth
 from toolwright.statistics import mean_of
 
 WINDOW = 5

@@ -15,8 +15,8 @@ from console.ablate.results.measures import evaluated, rewards
 from console.record.run import RunFiles
 from console.record.types import WAYS
 from console.report.measured import MOST_FIGURES, UNIT, figures_of, tell_left_out
-from console.report.plot import Plot, colour, plot, short, thin
 from console.report.suites import NamedSuite
+from toolwright.page.plot import Plot, colour, plot, short, thin
 from toolwright.reward_figures import METRIC
 
 BESIDE = (

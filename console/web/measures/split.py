@@ -18,13 +18,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from console.report.plot import Plot, colour, line, plot, short
 from console.web.index.entries import TRAINING
 from console.web.index.index import Index
 from console.web.index.label_store import Choice, Word, label_choices
 from console.web.index.labels import MASKED, SOURCE
 from console.web.index.schema import read_index
 from console.web.index.types import NO_STEP
+from toolwright.page.plot import Plot, colour, line, plot, short
 
 MOST_POINTS = 300
 MOST_SUITES = 8

@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import posixpath
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,15 +18,19 @@ from typing import Any
 
 from toolwright.page.text import text
 
+WEB = Path(__file__).parent / "web"
+"""Modules and style sheets of all pages."""
+STYLES = ("colours.css", "style.css", "figures/figures.css", "still.css")
 IMPORT = re.compile(r'^import \{([^}]*)\} from "([^"]+)";$', re.MULTILINE)
 EXPORT = re.compile(r"^export ((?:async )?(?:function|class|const) (\w+))", re.MULTILINE)
 
 
-def still(entry: Path, styles: Sequence[Path], *, title: str, data: Mapping[str, Any]) -> str:
+def still(entry: str, *, title: str, data: Mapping[str, Any], pages: Path | None = None) -> str:
     """The file. entry: the module that draws; it reads `data` from the element of that id and draws
-    into the element "main". data: JSON values; ValueError for a number that is not finite."""
-    script = f'"use strict";\n{script_of(entry)}'
-    style = "".join(file.read_text(encoding="utf-8") for file in styles)
+    into the element "main". data: JSON values. pages: modules of a package's own, in whose folder
+    those of `web` seem to lie. Raises ValueError for a number that is not finite."""
+    script = f'"use strict";\n{script_of(entry, [WEB, *([pages] if pages else [])])}'
+    style = "".join((WEB / file).read_text(encoding="utf-8") for file in STYLES)
     told = json.dumps(data, allow_nan=False).replace("<", "\\u003c")
     policy = (
         f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; "
@@ -51,29 +56,30 @@ def still(entry: Path, styles: Sequence[Path], *, title: str, data: Mapping[str,
 """
 
 
-def script_of(entry: Path) -> str:
-    """One script of a module and all that it imports: each once, after those it imports."""
-    names: dict[Path, str] = {}
+def script_of(entry: str, roots: Sequence[Path]) -> str:
+    """One script of a module and all that it imports: each once, after those it imports. entry: the
+    module's path below one of the roots, as for all others."""
+    names: dict[str, str] = {}
     parts: list[str] = []
 
-    def add(file: Path) -> str:
-        if file in names:
-            return names[file]
+    def add(path: str) -> str:
+        if path in names:
+            return names[path]
+        file = next(root / path for root in roots if (root / path).is_file())
         source = file.read_text(encoding="utf-8")
         for found in reversed([*IMPORT.finditer(source)]):
-            module = add((file.parent / found[2]).resolve())
-            source = (
-                f"{source[: found.start()]}const {{{found[1]}}} = {module};{source[found.end() :]}"
-            )
+            module = add(posixpath.normpath(posixpath.join(posixpath.dirname(path), found[2])))
+            taken = f"const {{{found[1]}}} = {module};"
+            source = source[: found.start()] + taken + source[found.end() :]
         exported = ", ".join(found[2] for found in EXPORT.finditer(source))
-        names[file] = f"module{len(names)}"
+        names[path] = f"module{len(names)}"
         source = EXPORT.sub(r"\1", source)
         parts.append(
-            f"const {names[file]} = (() => {{\n{source}\nreturn {{ {exported} }};\n}})();\n"
+            f"const {names[path]} = (() => {{\n{source}\nreturn {{ {exported} }};\n}})();\n"
         )
-        return names[file]
+        return names[path]
 
-    add(entry.resolve())
+    add(entry)
     return "".join(parts)
 
 

@@ -15,7 +15,13 @@ from console.ablate.results.page import render
 from console.cli import app
 from console.record.files import MEMORY_PAGE
 from console.report.writing import dumps
+from memory.memory import Memory
+from memory.report.growth import growth
+from memory.report.page import render as memory_page
+from memory.search.embedding import hashing
+from memory.store.volatile import VolatileLog
 from tests.support import ladders, run_folders
+from tests.support.tool_memory import registering, tool
 from tests.support.viewers import chromium, opened
 
 pytestmark = [pytest.mark.quick, pytest.mark.asyncio(loop_scope="module")]
@@ -93,6 +99,21 @@ async def test_a_ladder_shows_its_differences_and_curves(browser: Browser, tmp_p
         await expect(page.locator(".drawing.wide polygon.band")).to_have_count(3)
         link = page.get_by_role("link", name="no credit").first
         assert await link.get_attribute("href") == "no%20credit/seed-1/report.html"
+
+
+async def test_a_memory_shows_its_growth_and_its_graph(browser: Browser, tmp_path: Path) -> None:
+    memory = Memory(VolatileLog(), hashing)
+    for number in range(6):
+        made = tool(f"t{number}", f"word{number} <b>thing{number}")
+        edges = ((f"t{number - 1}", f"t{number}", 1),) if number else ()
+        memory.merge_group(registering(f"g{number}", made, edges=edges, step=number))
+    file = tmp_path / "page.html"
+    file.write_text(memory_page(growth(memory.changes), store="store"), encoding="utf-8")
+    async with opened(browser, file.as_uri(), offline=True) as page:
+        await expect(page.locator("h1")).to_have_text("6 tools in store")
+        await expect(page.locator(".chart:has(circle)").last.locator("circle")).to_have_count(6)
+        await expect(chart(page, "The graph").locator(".values b")).to_have_text(["6", "5"])
+        await expect(page.locator("tbody tr").first).to_have_text("t0010word0 <b>thing0")
 
 
 async def test_names_of_a_stranger_are_text_in_a_file(browser: Browser, tmp_path: Path) -> None:

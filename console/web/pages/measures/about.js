@@ -5,7 +5,8 @@ import { fill, h } from "../dom.js";
 import { count, moment, plural, span } from "../format.js";
 import { address } from "../place.js";
 import { Asking } from "./asking.js";
-import { before, breakdowns, commands, listed, table, tiles, versions } from "./parts.js";
+import { before, breakdowns, commands, tiles, versions } from "./parts.js";
+import { listed, table } from "../figures/parts.js";
 
 const LOG_MS = 2000;
 

@@ -6,7 +6,7 @@ import { plural, words } from "../format.js";
 import { go, here } from "../place.js";
 import { plain } from "../visible.js";
 import { Asking } from "./asking.js";
-import { Charts } from "./charts.js";
+import { Charts } from "../figures/charts.js";
 import { CLOSED, COLOURS, from_point, joined, laid, matching } from "./plots.js";
 
 const TYPING_MS = 200;

@@ -1,30 +1,21 @@
 // Parts of a page that tells what runs came to. They draw figures of a report; a part without any is false.
 
 import { h } from "../dom.js";
+import { bar, facts, score, table } from "../figures/parts.js";
 import { count, figure, moment, seconds, span } from "../format.js";
-import { s } from "./svg.js";
 
 const FORMS = {
   count: (value) => count(Math.round(value)), duration: span, seconds, small: figure, mean: figure, score: (value) => value.toFixed(3),
   bytes: (value) => `${(value / 2 ** 30).toFixed(1)} GiB`,
 };
 
-export function listed(title, lines, kind) {
-  return lines.length > 0 && h("section", {}, h("h2", {}, title), h("ul", { class: kind }, lines.map((line) => h("li", {}, line))));
-}
-
 export function tiles(told) {
   const form = (one) => (value) => (FORMS[one.form] ?? figure)(value);
-  const fact = (name, value) => h("div", {}, h("dt", {}, name), h("dd", { class: "score" }, value));
   const own = told.tiles.filter((one) => told.steps === undefined || one.name !== "steps"); // told beside their plan
-  const known = own.map((one) => fact(one.name, one.values ? one.values.map(form(one)).join(" → ") : form(one)(one.value)));
-  return h("dl", { class: "facts" },
-    told.steps !== undefined && fact("steps", told.planned ? `${count(told.steps)} of ${count(told.planned)}` : count(told.steps)),
-    told.began && fact("began", moment(told.began)), told.last && fact("last sign", moment(told.last)), known);
+  const known = own.map((one) => [one.name, one.values ? one.values.map(form(one)).join(" → ") : form(one)(one.value)]);
+  const steps = told.planned ? `${count(told.steps)} of ${count(told.planned)}` : told.steps === undefined ? null : count(told.steps);
+  return facts([["steps", steps], ["began", moment(told.began)], ["last sign", moment(told.last)]].filter(([, value]) => value).concat(known));
 }
-
-// A mean reward with its standard error.
-export const score = (one) => [figure(one.mean), h("span", { class: "quiet" }, ` ± ${figure(one.stderr, 2)}`)];
 
 // Rows of suites and runs, each by the place of its figures.
 export function before(told, more = null) {
@@ -39,20 +30,9 @@ export function before(told, more = null) {
 }
 
 export function breakdowns(told) {
-  return told.breakdowns.map((one) => h("section", {}, h("h2", {}, one.title), h("p", { class: "quiet" }, `${seconds(one.seconds)}, means of the run`), bar(one.parts),
+  return told.breakdowns.map((one) => h("section", {}, h("h2", {}, one.title), h("p", { class: "quiet" }, `${seconds(one.seconds)}, means of the run`), bar(one.parts.map(({ seconds: value }) => ({ value }))),
     table(["part", "time", "share", "what it is"], one.parts.map((part, at) =>
       [[h("i", { class: `swatch c${at}` }), ` ${part.name}`], seconds(part.seconds), `${Math.round((100 * part.seconds) / one.seconds)} %`, part.what]))));
-}
-
-// Parts of a whole beside each other.
-function bar(parts) {
-  const whole = parts.reduce((sum, part) => sum + part.seconds, 0);
-  let left = 0;
-  return s("svg", { class: "bar", viewBox: "0 0 760 24", "aria-hidden": "true", preserveAspectRatio: "none" }, parts.map((part, at) => {
-    const [x, width] = [left, (760 * part.seconds) / whole];
-    left += width;
-    return s("rect", { class: `area c${at}`, x, y: 0, width: Math.max(width - 2, 0), height: 24 });
-  }));
 }
 
 export function commands(told) {
@@ -63,14 +43,4 @@ export function commands(told) {
 export function versions(told) {
   const rows = Object.entries(told.versions);
   return rows.length > 0 && h("section", {}, h("h2", {}, "Versions"), table(["", "version"], rows));
-}
-
-const FEW = 20; // letters that stay in one line
-
-const letters = (cell) => [cell].flat(2).map((part) => part?.textContent ?? part ?? "").join("").length;
-
-export function table(heads, rows) {
-  return h("div", { class: "scroll" }, h("table", { class: "listed" },
-    h("thead", {}, h("tr", {}, heads.map((head) => h("th", { scope: "col" }, head)))),
-    h("tbody", {}, rows.map((row) => h("tr", {}, row.map((cell) => h("td", { class: letters(cell) <= FEW ? "few" : "" }, cell)))))));
 }

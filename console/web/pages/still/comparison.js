@@ -2,8 +2,8 @@
 
 import { fill, h } from "../dom.js";
 import { count, plural } from "../format.js";
-import { Charts } from "../measures/charts.js";
-import { listed, score, table } from "../measures/parts.js";
+import { Charts } from "../figures/charts.js";
+import { listed, score, table } from "../figures/parts.js";
 import { CLOSED, laid, over_hours, style_of } from "../measures/plots.js";
 
 export function comparison(told) {

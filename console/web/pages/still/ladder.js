@@ -2,8 +2,8 @@
 
 import { h } from "../dom.js";
 import { plural } from "../format.js";
-import { Charts } from "../measures/charts.js";
-import { table } from "../measures/parts.js";
+import { Charts } from "../figures/charts.js";
+import { table } from "../figures/parts.js";
 import { style_of } from "../measures/plots.js";
 
 export function ladder(told) {

@@ -2,10 +2,10 @@
 
 import { h } from "../dom.js";
 import { count, moment, plural, span } from "../format.js";
-import { Charts } from "../measures/charts.js";
-import { before, breakdowns, commands, listed, score, table, tiles, versions } from "../measures/parts.js";
+import { Charts } from "../figures/charts.js";
+import { listed, score, table, trajectory, written } from "../figures/parts.js";
+import { before, breakdowns, commands, tiles, versions } from "../measures/parts.js";
 
-const AUTHORS = ["model", "tool", "prompt", "memory", "template", "system"];
 const MARKS = { rose: "good", fell: "bad", "nothing to learn from": "bad", collapsed: "bad" };
 
 export function report(told) {
@@ -42,12 +42,9 @@ function stages({ stages: found }) {
 
 function samples({ samples: found }) {
   return found.length > 0 && h("section", {}, h("h2", {}, "Trajectories"),
-    h("p", { class: "quiet" }, "The same questions under the first and the last weights that were evaluated. ",
-      h("span", { class: "by-model" }, "Written by the policy"), " ", h("span", { class: "by-tool" }, "returned by the tool")),
-    found.map((one) => [h("h3", {}, `${one.suite}, step ${count(one.step)}`), one.samples.map((sample) => h("div", { class: "trace" },
-      h("p", {}, sample.question),
-      h("div", { class: "tokens" }, sample.segments.map(([author, text]) => h("span", { class: `by-${AUTHORS.includes(author) ? author : "other"}` }, text))),
-      h("p", { class: sample.reward > 0 ? "good" : "bad" }, sample.verdict)))]));
+    h("p", { class: "quiet" }, "The same questions under the first and the last weights that were evaluated."), written(),
+    found.map((one) => [h("h3", {}, `${one.suite}, step ${count(one.step)}`),
+      one.samples.map((sample) => trajectory({ ...sample, good: sample.reward > 0 }))]));
 }
 
 function processes({ processes: found }) {

@@ -17,12 +17,12 @@ from console.machine.pids import pid_space
 from console.record.course import Began, CourseLog, ProcessRecord
 from console.record.run import read_folder
 from console.report import sections as sections_module
-from console.report.plot import Plot, extremes
 from console.report.sections import MOST_POINTS, sections
 from console.web.app import as_json
 from console.web.measures.log import MOST_BYTES, NoLog, log_of
 from console.web.measures.reading import Figures
 from tests.support import run_folders as written
+from toolwright.page.plot import Plot, extremes
 
 
 def drawn(found: list[dict[str, object]], key: str) -> Plot:

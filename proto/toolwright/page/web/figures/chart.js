@@ -61,9 +61,14 @@ export class Chart {
     const { of } = this;
     const heights = of.kind === "areas" ? stacked(of.lines) : of.lines.map((line) => (of.log ? line.y.map(logarithm) : line.y));
     this.heights = heights;
-    const xs = range(of.lines.flatMap((line) => [line.x[0], line.x.at(-1)]));
+    const across = of.log_x ? logarithm : (x) => x;
+    const xs = of.labels ? [-0.5, of.labels.length - 0.5] : range(of.lines.flatMap((line) => [across(line.x[0]), across(line.x.at(-1))]));
     const ys = range(heights.flatMap((list, at) => ends(list, of.lines[at].error)), of.kind === "areas" ? 0 : of.low, of.high);
     this.scales = scales(xs, ys, this.size);
+    if (of.log_x) {
+      const { x, back } = this.scales;
+      Object.assign(this.scales, { x: (value) => x(logarithm(value)), back: (at) => 10 ** back(at) });
+    }
     this.cursor = s("line", { class: "cursor", x1: 0, x2: 0, y1: this.size.top, y2: this.size.height - this.size.bottom });
     const draw = of.kind === "areas"
       ? of.lines.map((line, at) => area(line, heights[at], heights[at - 1], this.scales)).reverse()
@@ -141,7 +146,7 @@ export class Chart {
 const classes = (line) => line.style.split(" ").filter((one) => STYLES.has(one)).join(" ");
 
 // axis: what lies across where it is not the step, such as hours.
-const place_of = (of, value) => (of.axis ? figure(value) : count(value));
+const place_of = (of, value) => of.labels?.[value] ?? (of.axis ? figure(value) : count(value));
 
 const logarithm = (value) => (value > 0 ? Math.log10(value) : NaN);
 
@@ -160,7 +165,9 @@ function stacked(lines) {
 
 function frame(of, xs, ys, { x, y }, size) {
   const bottom = size.height - size.bottom;
-  const across = ticks(...xs, size.across, { whole: !of.axis }).filter((value) => value >= xs[0] - 1e-9);
+  const whole = of.log_x || !of.axis;
+  const round = ticks(...xs, size.across, { whole }).filter((value) => value >= xs[0] - 1e-9).map((value) => (of.log_x ? 10 ** value : value));
+  const across = of.labels ? of.labels.map((_, at) => at) : round;
   const decades = of.log && ys[1] - ys[0] >= 1.5;
   const up = ticks(...ys, size.up, { whole: decades });
   const said = decades ? up.map((value) => `1e${Math.round(value)}`) : figures(of.log ? up.map((value) => 10 ** value) : up);

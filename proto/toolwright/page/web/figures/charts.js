@@ -18,7 +18,7 @@ export class Charts {
     const focused = this.element.contains(document.activeElement) ? document.activeElement : null;
     const kept = new Set();
     const blocks = sections.map(({ key, title, note, plots }) =>
-      h("section", { "aria-label": title, class: "block" }, h("h2", {}, title), note && h("p", { class: "quiet" }, note),
+      h("section", { "aria-label": title, class: "block" }, title && h("h2", {}, title), note && h("p", { class: "quiet" }, note),
         h("div", { class: `charts of-${key}` }, plots.map((plot) => {
           kept.add(plot.key);
           return this.chart(plot).element;
