@@ -18,7 +18,7 @@ _At = Callable[[float, float], tuple[float, float]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Size:
+class ChartSize:
     """Size of a chart in its own units; the page scales it. name: a class of the style sheet."""
 
     name: str
@@ -50,7 +50,7 @@ class Line:
 
 
 def line_chart(
-    lines: Sequence[Line], *, x_name: str, y_name: str, labels: Sequence[str], size: Size
+    lines: Sequence[Line], *, x_name: str, y_name: str, labels: Sequence[str], size: ChartSize
 ) -> str:
     """Curves over each other, as SVG. labels: names below 0, 1, 2 ... of the x axis."""
     points = [point for line in lines for point in line.points]
@@ -88,7 +88,7 @@ def _range(values: Iterable[float]) -> tuple[float, float]:
     return least - room, least + room
 
 
-def _scale(size: Size, x_low: float, x_high: float, y_low: float, y_high: float) -> _At:
+def _scale(size: ChartSize, x_low: float, x_high: float, y_low: float, y_high: float) -> _At:
     right, bottom = size.width - size.right, size.height - size.bottom
 
     def at(x: float, y: float) -> tuple[float, float]:
@@ -106,7 +106,7 @@ def _share(value: float, low: float, high: float) -> float:
     return (min(max(value, low), high) - low) / (high - low)
 
 
-def _frame(size: Size, x_name: str, y_name: str) -> list[str]:
+def _frame(size: ChartSize, x_name: str, y_name: str) -> list[str]:
     middle = (size.top + size.height - size.bottom) / 2
     return [
         f'<svg class="{size.name}" viewBox="0 0 {size.width} {size.height}" role="img" '
@@ -118,7 +118,7 @@ def _frame(size: Size, x_name: str, y_name: str) -> list[str]:
     ]
 
 
-def _grid(size: Size, at: _At, labels: Sequence[str], y_ticks: Sequence[float]) -> list[str]:
+def _grid(size: ChartSize, at: _At, labels: Sequence[str], y_ticks: Sequence[float]) -> list[str]:
     out = []
     right, bottom = size.width - size.right, size.height - size.bottom
     for y in y_ticks:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from bench.studies.charts import Line, Point, Size, line_chart
+from bench.studies.charts import ChartSize, Line, Point, line_chart
 from toolwright.page import SHARED_STYLE
 from toolwright.page.text import text
 
@@ -12,7 +12,7 @@ COLOURS = 8
 """Number of colours of the shared style; later lines begin again, dashed."""
 ROW = 20
 """Height of a line of the legend."""
-SIZE = Size(name="wide", width=860, height=330, left=66, right=40)
+SIZE = ChartSize(name="wide", width=860, height=330, left=66, right=40)
 _STYLE = """
 svg { background: var(--paper); }
 text { font: 12px system-ui, sans-serif; fill: var(--ink); }

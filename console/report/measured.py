@@ -27,14 +27,9 @@ def measured(runs: Sequence[RunFiles]) -> list[Plot]:
     names = figures_of(runs)
     groups = related(names[:MOST_FIGURES])
     found = [drawn for group in groups if (drawn := _drawn(runs, group)) is not None]
-    tell_left_out(names, found)
+    if found and len(names) > MOST_FIGURES:
+        found[-1]["note"] = f"{len(names) - MOST_FIGURES} more figures are in learner.jsonl."
     return found
-
-
-def tell_left_out(names: Sequence[str], drawn: Sequence[Plot]) -> None:
-    """The last plot says how many of the figures are not drawn, if any."""
-    if drawn and len(names) > MOST_FIGURES:
-        drawn[-1]["note"] = f"{len(names) - MOST_FIGURES} more figures are in learner.jsonl."
 
 
 def figures_of(runs: Sequence[RunFiles]) -> list[str]:

@@ -88,21 +88,8 @@ def sections(
     window: each line of training steps has its mean over the last `window` steps as `mean`; None:
     means where points were left out. others: with the figures that stand in no plot.
     """
-    there = named_suites(runs)
-    named = shown_suites(there, words_of(runs))
-    titled = {one.name: one for one in named}
-    every = [titled.get(one.name, one) for one in there]
-    curve = plots.curve(runs, named[0] if named else None, every)
-    found = [
-        *([] if curve is None else [curve]),
-        *plots.training(runs),
-        *plots.suites(runs, every),
-        *plots.beside(runs, every),
-        *of_tasks(runs),
-        *measured(runs),
-    ]
     means = window is None
-    drawn = [thinned(smoothed(one, window), most, means=means) for one in found]
+    drawn = [thinned(smoothed(one, window), most, means=means) for one in every_plot(runs)]
     most = min(most, POINTS_OF_OTHERS)
     behind = _others(runs) if others else []
     drawn += [thinned(smoothed(one, window), most, means=means) for one in behind]
@@ -118,6 +105,23 @@ def sections(
         for section in SECTIONS
     ]
     return [one for one in by_section if one["plots"]]
+
+
+def every_plot(runs: Sequence[RunFiles]) -> list[Plot]:
+    """The plots with all their points, without figures that stand in no plot."""
+    there = named_suites(runs)
+    named = shown_suites(there, words_of(runs))
+    titled = {one.name: one for one in named}
+    every = [titled.get(one.name, one) for one in there]
+    curve = plots.curve(runs, named[0] if named else None, every)
+    return [
+        *([] if curve is None else [curve]),
+        *plots.training(runs),
+        *plots.suites(runs, every),
+        *plots.beside(runs, every),
+        *of_tasks(runs),
+        *measured(runs),
+    ]
 
 
 def words_of(runs: Sequence[RunFiles]) -> Words:

@@ -123,7 +123,7 @@ def _changes(changes: Sequence[Change]) -> Iterator[dict[str, object] | None]:
 
 
 def _plots(rows: Sequence[ToolRow]) -> Iterator[Plot]:
-    """Of one workload and mode, over its sessions."""
+    """Plots of one workload and mode, over its sessions."""
     for title, unit, curves in PLOTS:
         lines = [
             line(

@@ -47,12 +47,6 @@ def reached(curve: Curve, threshold: float) -> float | None:
     return next((step for (step, _), mean in found if mean >= threshold), None)
 
 
-def smoothed(curve: Curve) -> Curve:
-    """As it is drawn."""
-    means = smooth([value for _, value in curve], WINDOW)
-    return [(step, mean) for (step, _), mean in zip(curve, means, strict=True)]
-
-
 def together(curves: Sequence[Curve]) -> list[tuple[float, float, float]]:
     """(step, mean, standard error) at the steps that all of them have; the error of one is 0.
 
