@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from markupsafe import Markup
-
-from bench.engine.figures import Bar, Span
+from bench.engine.figures import Bar
 from bench.engine.measure import EngineRow
 from bench.measuring.report import Report
-from toolwright.page import charts, pages
-from toolwright.page.charts import Part
+from toolwright.page.document import Block, bar, document, heading, listed, note, table
 
 Found = dict[str, Any]
 """The figures of a row."""
@@ -45,15 +42,14 @@ MOST_BARS = 300
 """Largest number of bars in the picture; of more trajectories every n-th is drawn."""
 LATE_BARS = 30
 """Number of last trajectories that are always in the picture."""
-WIDTH, BAR, LEFT, FOOT = 1100, 4, 8, 34
 _NAMES = {
-    "opening": ("until its first request", "c5"),
-    "generate": ("generate, as planned", "c0"),
-    "generate_late": ("sampler late", "c7"),
-    "dispatch": ("stop to tool", "c1"),
-    "tool": ("tool, as planned", "c2"),
-    "tool_late": ("tool late", "c7"),
-    "resume": ("answer to next request", "c3"),
+    "opening": "until its first request",
+    "generate": "generate, as planned",
+    "generate_late": "sampler late",
+    "dispatch": "stop to tool",
+    "tool": "tool, as planned",
+    "tool_late": "tool late",
+    "resume": "answer to next request",
 }
 
 
@@ -151,40 +147,41 @@ def _warnings(found: Found) -> Iterable[str]:
 
 def page(report: Report[EngineRow]) -> str:
     """One HTML page that needs nothing else."""
-    return pages.render(
-        "bench",
-        "engine/page.html.jinja",
-        {
-            "header": HEADER,
-            "sections": [_section(row) for row in report.rows],
-            "facts": [*report.machine.items(), *report.versions.items()],
-        },
-    )
+    blocks = [
+        note(
+            "Seeded plans were played by the engine, and by a loop beside it, against the same "
+            "scripted sampler. Times are beside the best possible ones. In the pictures, blue: the "
+            "sampler writes; green: the tool runs; red: waits for the engine, or for a barrier; "
+            "dashed: the best possible makespan."
+        ),
+        *(block for row in report.rows for block in _section(row)),
+        heading("Machine and versions"),
+        table(("", ""), [*report.machine.items(), *report.versions.items()]),
+    ]
+    return document("The engine under planned loads", blocks)
 
 
-def _section(row: EngineRow) -> dict[str, Any]:
-    drawn = [(one, sampled(one.bars)) for one in row.timelines]
-    shares = (
-        ("A trajectory on average", row.figures["shares_s"]),
-        ("The trajectory that ended last", row.figures["last_shares_s"]),
-    )
-    return {
-        "title": f"{row.figures['load']}, {row.figures['trajectories']:,} trajectories",
-        "line": line(row.figures),
-        "remarks": list(remarks(row)),
-        "bars": [
-            {"title": title, "svg": Markup(charts.stacked_bar(_parts(one)))}
-            for title, one in shares
-            if one
-        ],
-        "timelines": [
-            {
-                "title": f"{one.title}: {len(bars)} of {len(one.bars)} trajectories",
-                "svg": Markup(timeline(bars, one.ideal_s)),
-            }
-            for one, bars in drawn
-        ],
-    }
+def _section(row: EngineRow) -> Iterable[Block | None]:
+    found = row.figures
+    yield heading(f"{found['load']}, {found['trajectories']:,} trajectories")
+    yield table([name for name, *_ in COLUMNS], [[cell(found).strip() for *_, cell in COLUMNS]])
+    yield listed(remarks(row))
+    for title, one in (
+        ("A trajectory on average", found["shares_s"]),
+        ("The trajectory that ended last", found["last_shares_s"]),
+    ):
+        yield bar(title, _parts(one) if one else ())
+    for timeline in row.timelines:
+        bars = sampled(timeline.bars)
+        yield {
+            "kind": "timeline",
+            "title": f"{timeline.title}: {len(bars)} of {len(timeline.bars)} trajectories",
+            "ideal": timeline.ideal_s,
+            "bars": [
+                {"end": one.end, "generate": list(one.generate), "tool": list(one.tool)}
+                for one in bars
+            ],
+        }
 
 
 def sampled(bars: Sequence[Bar]) -> list[Bar]:
@@ -196,36 +193,6 @@ def sampled(bars: Sequence[Bar]) -> list[Bar]:
     return [*early[:: -(-len(early) // (MOST_BARS - LATE_BARS))], *late]
 
 
-def timeline(bars: Sequence[Bar], ideal_s: float) -> str:
-    """An SVG with a line for each trajectory: time of the sampler, of the tool, and of waiting."""
-    last = max([ideal_s, *(bar.end for bar in bars)])
-    height = BAR * len(bars)
-    scale = (WIDTH - 2 * LEFT) / last
-
-    def strokes(style: str, spans: Iterable[tuple[int, Span]]) -> str:
-        path = "".join(
-            f"M{LEFT + scale * begin:.1f} {BAR * line + BAR / 2:g}h{scale * (end - begin):.1f}"
-            for line, (begin, end) in spans
-        )
-        return f'<path class="{style}" d="{path}"/>'
-
-    numbered = list(enumerate(bars))
-    ideal = LEFT + scale * ideal_s
-    parts = [
-        f'<svg viewBox="0 0 {WIDTH} {height + FOOT}" role="img" aria-label="timeline">',
-        strokes("wait", ((line, (0.0, bar.end)) for line, bar in numbered)),
-        strokes("generate", ((line, span) for line, bar in numbered for span in bar.generate)),
-        strokes("tool", ((line, span) for line, bar in numbered for span in bar.tool)),
-        f'<line class="ideal" x1="{ideal:.1f}" x2="{ideal:.1f}" y1="0" y2="{height + 4}"/>',
-    ]
-    parts += [
-        f'<text class="tick" x="{LEFT + scale * second:.1f}" y="{height + 18}" '
-        f'text-anchor="middle">{second:g} s</text>'
-        for second in charts.ticks(0, last, about=12)
-    ]
-    return "\n".join([*parts, "</svg>"])
-
-
 def _loop(found: Found, key: str, digits: int) -> str:
     loop = found["bare"] or found["barriers"]
     return f"{loop[key]:.{digits}f}" if loop else "-"
@@ -235,13 +202,11 @@ def _delay(found: dict[str, float] | None, name: str) -> str:
     return "-" if found is None else f"{found[name]:.1f}"
 
 
-def _parts(shares: dict[str, float]) -> list[Part]:
-    return [
-        Part(name=name, style=style, value=max(value, 0.0), text=f"{value:.2f} s")
-        for key, (name, style) in _NAMES.items()
-        if (value := shares[key]) > 0
-    ]
+def _parts(shares: dict[str, float]) -> Iterable[tuple[str, float, str]]:
+    for key, name in _NAMES.items():
+        if (value := shares[key]) > 0:
+            yield name, value, f"{value:.2f} s"
 
 
 def _listed(shares: dict[str, float]) -> str:
-    return ", ".join(f"{name} {shares[key]:.2f}" for key, (name, _) in _NAMES.items())
+    return ", ".join(f"{name} {shares[key]:.2f}" for key, name in _NAMES.items())

@@ -1,18 +1,18 @@
-"""Pictures of studies: charts of `toolwright.page` as SVG files that stand alone. Pure."""
+"""Pictures of studies: charts as SVG files that stand alone. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from bench.studies.charts import ChartSize, Line, Point, line_chart
 from toolwright.page import SHARED_STYLE
-from toolwright.page.charts import Line, Point, Size, line_chart
 from toolwright.page.text import text
 
 COLOURS = 8
 """Number of colours of the shared style; later lines begin again, dashed."""
 ROW = 20
 """Height of a line of the legend."""
-SIZE = Size(name="wide", width=860, height=330, left=66, right=40)
+SIZE = ChartSize(name="wide", width=860, height=330, left=66, right=40)
 _STYLE = """
 svg { background: var(--paper); }
 text { font: 12px system-ui, sans-serif; fill: var(--ink); }
@@ -32,7 +32,7 @@ def lines_over(
 ) -> str:
     """One line a series over the labels. series: mean and standard error of each label."""
     lines = [
-        Line(name=name, style=_style(place), points=tuple(_points(values)), dots="seen")
+        Line(name=name, style=_style(place), points=tuple(_points(values)))
         for place, (name, values) in enumerate(series.items())
     ]
     chart = line_chart(lines, x_name=x_name, y_name=y_name, labels=labels, size=SIZE)

@@ -123,7 +123,7 @@ def tools(
         screen.say(text)
     write_json(json_file, found)
     if html is not None:
-        from bench.tools.reading.page import render  # needs Jinja
+        from bench.tools.reading.page import render
 
         html.write_text(render(report, changes, published=grid is not None), encoding="utf-8")
 

@@ -22,18 +22,21 @@ def compare(
 
     Reads learner.jsonl (else sft/sft.jsonl) and evaluations.jsonl of each run folder, also while
     the run goes on: evaluations with their intervals, rewards, gaps, entropy, lengths, times, by
-    step and by hours. A table shows what their recipes differ in. The page needs no network and no
-    script.
+    step and by hours. A table shows what their recipes differ in. The page needs no
+    server and no network.
     """
-    from console.compare.page import page
+    from console.compare.comparison import comparison
     from console.compare.runs import read_runs, remarks
+    from console.report.writing import put
+    from console.web.files import file_of
 
     with exit_on_error():
         found = read_runs(runs)
         for remark in (line for run in found for line in remarks(run)):
             print(f"toolwright: {remark}", file=sys.stderr)
         try:
-            output.write_text(page(found, window=smooth), encoding="utf-8")
+            title = ", ".join(run.name for run in found)
+            put(output, file_of("comparison", title, comparison(found, window=smooth)))
         except OSError as error:
             where = f"{error.filename}: {error.strerror}"
             raise ConsoleError(f"{where}; name another place with --output") from error

@@ -1,36 +1,34 @@
-"""Every figure of a report, as the plain data that summary.json holds.
+"""Every figure of a report, as the plain data that summary.json holds and the page draws.
 
-The page shows nothing else: it names a figure by its place in here. What a run did not leave is
-absent or None. Pages are handed on: commands, settings and sentences pass `console.redact`, and
-keep names and paths, since the commands are to work.
+The page shows nothing else. What a run did not leave is absent or None. Pages are handed on:
+commands, settings and sentences pass `console.redact`, and keep names and paths, since the commands
+are to work.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from console.config import Words
-from console.record.changes import marked, sentences
+from console.record.changes import sentences
 from console.record.files import MEMORY_PAGE
 from console.record.restarts import tool_restarts
 from console.record.run import RunFiles
-from console.record.types import WAYS, Sample
+from console.record.types import WAYS, Evaluation, Sample
 from console.redact import redactor
-from console.report import breakdown, plots
+from console.report import breakdown
 from console.report.commands import commands, processes
 from console.report.headline import are_shares, headline, judge_all, judge_run, questions
-from console.report.measured import measured
-from console.report.plot import Plot, thinned
+from console.report.sections import sections, words_of
 from console.report.suites import Change, NamedSuite, change, mean, named_suites, shown_suites
-from console.report.tasks import of_tasks
-from console.report.transcript import before_and_after
+from console.report.transcript import before_and_after, segments, verdict
 from console.verdict import Judgement, Score, shown_error
 from console.watch.doubts import of_calls, of_rollouts
+from toolwright.page.plot import MOST_POINTS
 from toolwright.text.figures import restarted
 
 MOST_EVALUATIONS = 2000
@@ -40,28 +38,15 @@ MOST_EVALUATIONS = 2000
 def figures(runs: Sequence[RunFiles], *, output: Path) -> dict[str, Any]:
     """All figures of a report: `words_and_numbers`, and every plot. runs: in the report's order.
     output: the report's file."""
-    every = named_suites(runs)
-    named = shown_suites(every, _words(runs))
-    curve = plots.curve(runs, named[0] if named else None, every)
     return words_and_numbers(runs, output=output) | {
-        "curve": None if curve is None else _shown(curve, runs),
-        "suite_plots": [
-            _shown(one, runs) for one in (*plots.suites(runs, every), *plots.beside(runs, named))
-        ],
-        "measured_plots": [_shown(one, runs) for one in measured(runs)],
-        "plots": [_shown(one, runs) for one in (*of_tasks(runs), *plots.training(runs))],
+        "sections": sections(runs, most=MOST_POINTS, others=False)
     }
-
-
-def _shown(of: Plot, runs: Sequence[RunFiles]) -> Plot:
-    """Thinned; of a single run with its changes of settings."""
-    return marked(thinned(of), runs[0].course) if len(runs) == 1 else thinned(of)
 
 
 def words_and_numbers(runs: Sequence[RunFiles], *, output: Path) -> dict[str, Any]:
     """What the figures are but for the plots, which take the longest of a long run."""
     clean = redactor(names=False)
-    words = _words(runs)
+    words = words_of(runs)
     named = shown_suites(named_suites(runs), words)
     main = named[0] if named else None
     judgement = judge_all(runs, main)
@@ -108,11 +93,6 @@ def _doubts(run: RunFiles) -> list[str]:
     return [*of_calls(steps), *last, *([ended] if ended else []), *sentences(run.course)]
 
 
-def _words(runs: Sequence[RunFiles]) -> Words:
-    """What the report says in words: those of the first run that was told any."""
-    return next((run.resolved.words for run in runs if run.resolved.words != Words()), Words())
-
-
 def _pages(runs: Sequence[RunFiles], output: Path) -> list[dict[str, str]]:
     """Pages beside a run's files: {"what", "file"}, the file as the report's folder names it."""
     several = len(runs) > 1
@@ -138,6 +118,11 @@ def _judgement(one: Judgement) -> dict[str, Any]:
         "before": score(one.before),
         "after": score(one.after),
     }
+
+
+def change_of(evaluations: Sequence[Evaluation]) -> dict[str, Any] | None:
+    """The first and the last measurement of a suite; None without any."""
+    return _change(change(evaluations))
 
 
 def _change(one: Change | None) -> dict[str, Any] | None:
@@ -315,12 +300,15 @@ def _samples(run: RunFiles, main: NamedSuite | None) -> list[dict[str, Any]]:
 
 
 def _sample(sample: Sample) -> dict[str, Any]:
+    """One trajectory for reading; the question is in front of the other segments."""
+    whole = segments(sample)
+    asked = whole[0][1] if whole and whole[0][0] == "prompt" else ""
     return {
         "index": sample.index,
         "reward": sample.reward,
-        "stop_reason": sample.stop_reason,
-        "answers": list(sample.answers),
-        "segments": [list(segment) for segment in sample.segments],
+        "verdict": verdict(sample),
+        "question": asked,
+        "segments": [list(one) for one in (whole[1:] if asked else whole)],
     }
 
 
@@ -345,11 +333,3 @@ def remarks_of(run: RunFiles) -> list[str]:
 
 def _day(at: float | None) -> str:
     return "" if at is None else datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
-
-
-def lookup(data: Mapping[str, Any] | Sequence[Any], path: Sequence[str | int]) -> Any:
-    """The figure at a place. KeyError, IndexError."""
-    found: Any = data
-    for part in path:
-        found = found[part]
-    return found

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from console.record.run import RunFiles
-from console.report.plot import Plot, plot
 from console.report.plots import metric_line, run_label
+from toolwright.page.plot import Plot, plot
 from toolwright.reward_figures import DEVIATION, METRIC
 
 MOST_FIGURES = 32
@@ -27,14 +27,9 @@ def measured(runs: Sequence[RunFiles]) -> list[Plot]:
     names = figures_of(runs)
     groups = related(names[:MOST_FIGURES])
     found = [drawn for group in groups if (drawn := _drawn(runs, group)) is not None]
-    tell_left_out(names, found)
+    if found and len(names) > MOST_FIGURES:
+        found[-1]["note"] = f"{len(names) - MOST_FIGURES} more figures are in learner.jsonl."
     return found
-
-
-def tell_left_out(names: Sequence[str], drawn: Sequence[Plot]) -> None:
-    """The last plot says how many of the figures are not drawn, if any."""
-    if drawn and len(names) > MOST_FIGURES:
-        drawn[-1]["note"] = f"{len(names) - MOST_FIGURES} more figures are in learner.jsonl."
 
 
 def figures_of(runs: Sequence[RunFiles]) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from statistics import fmean
 from typing import Any
@@ -11,10 +11,9 @@ from typing import Any
 from console.record.run import RunFiles
 from console.record.types import WAYS, Step
 from console.report.breakdown import REST_OF_STEP, STEP
-from console.report.plot import Plot, line, plot, short
 from console.report.suites import NamedSuite
 from console.verdict import shown_error
-from toolwright.page.charts import smooth
+from toolwright.page.plot import COLOURS, Plot, colour, line, plot, short, smooth
 
 WINDOW = 5
 """Steps that the line of the reward is a mean of."""
@@ -22,13 +21,10 @@ MOST_PARTS = 7
 """Parts of the reward, and stop reasons: their names are a stranger's."""
 ROUNDING = 1e-9
 """Two means of the same numbers differ by no more."""
-COLOURS = 8
-"""Styles c0, c1, ... of the page."""
-
 Value = Callable[[Step], float | None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Metrics:
     """A plot of metrics over the steps: what the page calls each, and where it comes from."""
 
@@ -36,6 +32,7 @@ class Metrics:
     title: str
     unit: str
     values: Mapping[str, str | Value]
+    _: KW_ONLY
     note: str = ""
     log: bool = False
     low: float | None = None
@@ -52,138 +49,77 @@ def _latency(step: Step) -> float | None:
     return seconds / calls if seconds is not None and calls else None
 
 
+FRACTION = "share of trajectories"
+OF_TOKENS = "Trained tokens whose ratio to the old policy a bound of the loss cut off."
+TWO_PROGRAMS = "Of the same token under the same weights, computed by two programs."
 METRICS = (
     Metrics(
-        key="signal",
-        title="Groups with a signal",
-        unit="share of groups",
-        values={"groups with a signal": _signal},
-        note="Only groups whose rewards differ teach anything.",
-        low=0,
-        high=1,
+        "signal", "Groups with a signal", "share of groups", {"groups with a signal": _signal},
+        note="Only groups whose rewards differ teach anything.", low=0, high=1,
+    ),
+    Metrics("entropy", "Entropy", "nats a token", {"entropy": "entropy"}, low=0),
+    Metrics(
+        "kl", "KL", "nats a token",
+        {"policy to reference": "kl_reference", "sampler to learner (k3)": "kl_rollout_k3"},
     ),
     Metrics(
-        key="entropy",
-        title="Entropy",
-        unit="nats a token",
-        values={"entropy": "entropy"},
-        low=0,
+        "gap", "Sampler against learner", "|log-prob difference|",
+        {"largest": "gap_max", "mean": "gap_mean"}, note=TWO_PROGRAMS, log=True,
     ),
     Metrics(
-        key="kl",
-        title="KL",
-        unit="nats a token",
-        values={
-            "policy to reference": "kl_reference",
-            "sampler to learner (k3)": "kl_rollout_k3",
-        },
+        "length", "Length", "tokens a trajectory",
+        {"written by the policy": "response_length", "in all": "total_length"}, low=0,
     ),
     Metrics(
-        key="gap",
-        title="Sampler against learner",
-        unit="|log-prob difference|",
-        values={"largest": "gap_max", "mean": "gap_mean"},
-        note="Of the same token under the same weights, computed by two programs.",
-        log=True,
+        "calls", "Turns and tool calls", "mean of a trajectory",
+        {"calls": "calls", "turns": "turns"}, low=0,
     ),
     Metrics(
-        key="length",
-        title="Length",
-        unit="tokens a trajectory",
-        values={"written by the policy": "response_length", "in all": "total_length"},
-        low=0,
-    ),
-    Metrics(
-        key="calls",
-        title="Turns and tool calls",
-        unit="mean of a trajectory",
-        values={"calls": "calls", "turns": "turns"},
-        low=0,
-    ),
-    Metrics(
-        key="failed",
-        title="Calls that failed",
-        unit="share of calls",
-        values={
+        "failed", "Calls that failed", "share of calls",
+        {
             "failed in the tool": "call_failed_fraction",
             "written wrong by the policy": "call_invalid_fraction",
         },
-        low=0,
-        high=1,
+        low=0, high=1,
     ),
     Metrics(
-        key="times",
-        title="Model and tools",
-        unit="seconds a trajectory",
-        values={"the model generated": "generate_s", "tools worked": "tool_s"},
-        low=0,
+        "times", "Model and tools", "seconds a trajectory",
+        {"the model generated": "generate_s", "tools worked": "tool_s"}, low=0,
+    ),
+    Metrics("latency", "Latency of tool calls", "seconds a call", {"mean": _latency}, low=0),
+    Metrics(
+        "staleness", "Staleness", "weight versions",
+        {"mean": "staleness_mean", "largest": "staleness_max"}, low=0,
     ),
     Metrics(
-        key="latency",
-        title="Latency of tool calls",
-        unit="seconds a call",
-        values={"mean": _latency},
-        low=0,
+        "masked", "Left out of the loss", FRACTION,
+        {"masked": lambda step: step.masked_share, "truncated": "truncated_fraction"},
+        low=0, high=1,
     ),
     Metrics(
-        key="staleness",
-        title="Staleness",
-        unit="weight versions",
-        values={"mean": "staleness_mean", "largest": "staleness_max"},
-        low=0,
-    ),
-    Metrics(
-        key="masked",
-        title="Left out of the loss",
-        unit="share of trajectories",
-        values={"masked": lambda step: step.masked_share, "truncated": "truncated_fraction"},
-        low=0,
-        high=1,
-    ),
-    Metrics(
-        key="speed",
-        title="Speed",
-        unit="tokens/s",
-        values={
+        "speed", "Speed", "tokens/s",
+        {
             "policy tokens, over the whole step": lambda step: step.tokens_per_second,
             "tokens forwarded in training": "tokens_per_s",
         },
         low=0,
     ),
+    Metrics("gradient", "Gradient", "norm", {"before clipping": "grad_norm"}, low=0),
     Metrics(
-        key="gradient",
-        title="Gradient",
-        unit="norm",
-        values={"before clipping": "grad_norm"},
-        low=0,
-    ),
-    Metrics(
-        key="clip",
-        title="Clipped",
-        unit="share of tokens",
-        values={
+        "clip", "Clipped", "share of tokens",
+        {
             "at either bound": "clip_fraction",
             "at the upper": "clip_high_fraction",
             "at the lower": "clip_low_fraction",
         },
-        note="Trained tokens whose ratio to the old policy a bound of the loss cut off.",
-        low=0,
+        note=OF_TOKENS, low=0,
     ),
-    Metrics(
-        key="rate",
-        title="Learning rate",
-        unit="rate",
-        values={"learning rate": "learning_rate"},
-        low=0,
-    ),
-)
+    Metrics("rate", "Learning rate", "rate", {"learning rate": "learning_rate"}, low=0),
+)  # fmt: skip
 IMITATION = Metrics(
-    key="imitation",
-    title="Imitation",
-    unit="loss a token",
-    values={"loss": "loss", "held-out loss": "heldout_loss"},
+    "imitation", "Imitation", "loss a token", {"loss": "loss", "held-out loss": "heldout_loss"},
     low=0,
-)
+)  # fmt: skip
 
 
 def curve(
@@ -242,7 +178,7 @@ def _together(runs: Sequence[RunFiles], named: Sequence[NamedSuite]) -> list[Plo
         whose = run_label(run, runs)
         own = [_suite_line(run, one, number) for number, one in enumerate(named)]
         control = " control" if run.resolved.control else ""
-        style = f"c{place % COLOURS}{control}" if len(runs) > 1 else f"c{COLOURS - 1} again"
+        style = f"{colour(place)}{control}" if len(runs) > 1 else f"c{COLOURS - 1} dash1"
         averages.append(_average([one for one in own if one["x"]], style, whose))
         lines += own if len(runs) == 1 else []
     if not any(len(one["x"]) > 1 for one in averages):
@@ -254,7 +190,7 @@ def _together(runs: Sequence[RunFiles], named: Sequence[NamedSuite]) -> list[Plo
 
 def _suite_line(run: RunFiles, one: NamedSuite, number: int) -> dict[str, Any]:
     points = [(float(e.step), e.reward) for e in run.record.curve(one.main)]
-    return line(one.title, f"c{number % COLOURS}", points, "seen") | {"suite": one.main}
+    return line(one.title, colour(number), points, "seen") | {"suite": one.main}
 
 
 def _average(lines: Sequence[dict[str, Any]], style: str, whose: str) -> dict[str, Any]:
@@ -302,20 +238,16 @@ def training(runs: Sequence[RunFiles]) -> list[Plot]:
     first = next((run for run in runs if run.record.steps), None)
     if first is not None:
         found += [_stops(first, runs), _seconds(first, runs)]
-    imitated = [
-        metric_line(run, run.record.imitation, value, number, name, run_label(run, runs))
-        for run in runs
-        for number, (name, value) in enumerate(IMITATION.values.items())
-    ]
-    found.append(plot(IMITATION.key, IMITATION.title, IMITATION.unit, imitated, low=0))
+    found.append(_metrics(runs, IMITATION, imitation=True))
     return [one for one in found if one is not None]
 
 
-def _metrics(runs: Sequence[RunFiles], one: Metrics) -> Plot | None:
+def _metrics(runs: Sequence[RunFiles], one: Metrics, *, imitation: bool = False) -> Plot | None:
     lines = [
-        metric_line(run, run.record.steps, value, number, name, run_label(run, runs))
+        metric_line(run, steps, value, number, name, run_label(run, runs))
         for number, (name, value) in enumerate(one.values.items())
         for run in runs
+        for steps in ((run.record.imitation if imitation else run.record.steps),)
     ]
     return plot(
         one.key, one.title, one.unit, lines, note=one.note, log=one.log, low=one.low, high=one.high
@@ -328,7 +260,7 @@ def metric_line(
     """The line of one metric; the same metric has the same colour in all runs."""
     get = (lambda step: step.values.get(value)) if isinstance(value, str) else value
     control = " control" if run.resolved.control else ""
-    return line(name, f"c{number % COLOURS}{control}", _points(steps, get), "hover", whose)
+    return line(name, f"{colour(number)}{control}", _points(steps, get), "hover", whose)
 
 
 def _parts_of_reward(runs: Sequence[RunFiles]) -> Plot | None:
@@ -345,13 +277,9 @@ def _parts_of_reward(runs: Sequence[RunFiles]) -> Plot | None:
     values = {"reward": "reward"} | (
         {name.removeprefix("reward/"): name for name in parts} if len(names) > 1 else {}
     )
-    one = Metrics(
-        key="reward",
-        title="Reward and its parts" if len(values) > 1 else "Reward",
-        unit="mean of the batch",
-        values=values,
-        note=f"{left_out} more parts are in learner.jsonl." if left_out else "",
-    )
+    title = "Reward and its parts" if len(values) > 1 else "Reward"
+    note = f"{left_out} more parts are in learner.jsonl." if left_out else ""
+    one = Metrics("reward", title, "mean of the batch", values, note=note)
     drawn = _metrics(runs, one)
     for of in drawn["lines"] if drawn is not None and len(values) > 1 else ():
         if of["name"] == "reward":
@@ -375,11 +303,11 @@ def _stops(run: RunFiles, runs: Sequence[RunFiles]) -> Plot | None:
     groups = [(name.removeprefix("stop/"), [name]) for name in shown]
     groups += [("others", others)] if others else []
     lines = [
-        line(name, f"c{number}", _points(run.record.steps, partial(share, of=of)), "none")
+        line(name, colour(number), _points(run.record.steps, partial(share, of=of)), "none")
         for number, (name, of) in enumerate(groups)
     ]
     title = ", ".join(filter(None, ("Why trajectories stopped", run_label(run, runs))))
-    return plot("stops", title, "share of trajectories", lines, kind="areas", high=1)
+    return plot("stops", title, FRACTION, lines, kind="areas", high=1)
 
 
 def _seconds(run: RunFiles, runs: Sequence[RunFiles]) -> Plot | None:
@@ -395,7 +323,7 @@ def _seconds(run: RunFiles, runs: Sequence[RunFiles]) -> Plot | None:
         (REST_OF_STEP[0], other),
     ]
     lines = [
-        line(name, f"c{number}", _points(run.record.steps, value), "none")
+        line(name, colour(number), _points(run.record.steps, value), "none")
         for number, (name, value) in enumerate(parts)
     ]
     title = ", ".join(filter(None, ("Seconds of a step", run_label(run, runs))))
@@ -430,7 +358,7 @@ def _part(
         (float(e.step), e.parts if kind == "part" else e.rates) for e in run.record.curve(suite)
     ]
     points = [(step, values[name]) for step, values in found if name in values]
-    drawn = line(title, f"c{number % COLOURS}{control}", points, "seen", whose)
+    drawn = line(title, f"{colour(number)}{control}", points, "seen", whose)
     return drawn | {"suite": suite}
 
 

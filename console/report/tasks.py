@@ -9,29 +9,21 @@ from functools import partial
 
 from console.record.run import RunFiles
 from console.record.types import Step
-from console.report.plot import Plot, plot
 from console.report.plots import Metrics, metric_line, run_label
+from toolwright.page.plot import Plot, plot
 
 TASK = "task/"
 COSINE = "gradient_cosine/"
 MOST_LINES = 8
 """Tasks, or pairs, of a plot: as many as there are colours."""
 OF_TASK = (
-    Metrics(key="reward", title="Reward of each task", unit="mean of the batch", values={}),
-    Metrics(key="loss", title="Loss of each task", unit="part of the loss", values={}),
-    Metrics(key="entropy", title="Entropy of each task", unit="nats a token", values={}, low=0),
-    Metrics(
-        key="kl_reference", title="KL to the reference of each task", unit="nats a token", values={}
-    ),
-    Metrics(
-        key="response_length",
-        title="Length of each task",
-        unit="tokens a trajectory",
-        values={},
-        low=0,
-    ),
-    Metrics(key="calls", title="Tool calls of each task", unit="calls a trajectory", values={}),
-    Metrics(key="grad_norm", title="Gradient of each task", unit="norm", values={}, low=0),
+    Metrics("reward", "Reward of each task", "mean of the batch", {}),
+    Metrics("loss", "Loss of each task", "part of the loss", {}),
+    Metrics("entropy", "Entropy of each task", "nats a token", {}, low=0),
+    Metrics("kl_reference", "KL to the reference of each task", "nats a token", {}),
+    Metrics("response_length", "Length of each task", "tokens a trajectory", {}, low=0),
+    Metrics("calls", "Tool calls of each task", "calls a trajectory", {}),
+    Metrics("grad_norm", "Gradient of each task", "norm", {}, low=0),
 )
 """Their values are those of the tasks that there are."""
 
@@ -47,10 +39,10 @@ def of_tasks(runs: Sequence[RunFiles]) -> list[Plot]:
         found.append(_drawn(runs, one, lines))
     pairs = {f"{a} and {b}": f"{COSINE}{a},{b}" for a, _, b in map(_pair, _named(runs, COSINE))}
     agree = Metrics(
-        key="conflict",
-        title="Do the tasks pull in one direction?",
-        unit="cosine of gradients",
-        values={},
+        "conflict",
+        "Do the tasks pull in one direction?",
+        "cosine of gradients",
+        {},
         note="1: one step serves both. 0: they have nothing to do with each other. Below 0: what "
         "one gains costs the other.",
         low=-1,

@@ -12,8 +12,8 @@ from typing import Any
 from console.errors import ConsoleError
 from console.record.run import read_runs
 from console.report.figures import figures
-from console.report.page import render
 from console.verdict import Verdict
+from console.web.files import file_of
 from toolwright.page.text import plain
 from toolwright.text.figures import compact
 
@@ -49,7 +49,7 @@ def write(runs: Sequence[Path], output: Path) -> Paths:
     summary = output.parent / SUMMARY
     # The page shows what the file holds: what JSON cannot keep is lost before it is shown.
     data = json.loads(text := dumps(data))
-    page = render(data)
+    page = file_of("report", data["headline"], data)
     try:
         put(summary, text)
         put(output, page)

@@ -24,6 +24,7 @@ from starlette.routing import Route
 
 from console.errors import RecordBroken
 from console.web.door import Door
+from console.web.files import PAGES
 from console.web.index import queries
 from console.web.index.flips import flips
 from console.web.index.queries import BadQuestion, Question
@@ -33,10 +34,9 @@ from console.web.runs import NewRuns, Run
 from console.web.telling.images import Image, NoImage, image_of
 from console.web.telling.telling import tell
 from console.web.timeline.timeline import timeline
-from toolwright.page import SHARED_STYLE
+from toolwright.page.still import WEB
 from toolwright.rpc.auth import Tokens
 
-PAGES = Path(__file__).parent / "pages"
 FIRST = "index.html"
 HEARTBEAT_S = 15.0
 """Interval of a silent stream's heartbeats, in seconds. Proxies cut a silent stream, and a closed
@@ -70,14 +70,18 @@ def application(
     return Door(app, tokens, names)
 
 
-def page_files() -> list[Path]:
-    """The files of the pages, with those in folders."""
-    return sorted(file for file in PAGES.rglob("*") if file.is_file())
+def page_files() -> dict[str, Path]:
+    """The files of the pages by their address: the viewer's own, and those of all pages."""
+    return {
+        f"/{file.relative_to(root)}": file
+        for root in (WEB, PAGES)
+        for file in sorted(root.rglob("*"))
+        if file.is_file()
+    }
 
 
 def _routes(answers: Answers) -> list[Route]:
-    files = {f"/{file.relative_to(PAGES)}": _file(file) for file in page_files()}
-    files[f"/{SHARED_STYLE.name}"] = _file(SHARED_STYLE)
+    files = {address: _file(file) for address, file in page_files().items()}
     return [
         Route("/", files.pop(f"/{FIRST}")),
         *(Route(path, answer) for path, answer in sorted(files.items())),

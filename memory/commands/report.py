@@ -30,7 +30,7 @@ def report(
         if as_json:
             typer.echo(json.dumps({"store": shown(store), "steps": to_json(found.rows)}, indent=1))
             return
-        from memory.report.page import render  # brings jinja2
+        from memory.report.page import render
 
         output.parent.mkdir(parents=True, exist_ok=True)
         output.write_text(render(found, store=shown(store)), "utf-8")

@@ -1,18 +1,15 @@
-"""One part of a tool graph as inline SVG, at several times, each tool at one place. Pure.
-
-Colours come from the page's style sheet. Names come from a stranger and are escaped here.
-"""
+"""One part of a tool graph at several times, each tool at one place, as data of a page. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from memory.graph.graph import ToolGraph
 from memory.types import Node
-from toolwright.page.text import text
 
 SHOWN = 14
 """Tools of a drawing."""
@@ -78,54 +75,46 @@ def layout(ids: Sequence[int], graph: ToolGraph) -> Mapping[int, tuple[float, fl
 
 
 def drawn(
-    graph: ToolGraph,
-    places: Mapping[int, tuple[float, float]],
-    before: ToolGraph | None,
-    *,
-    title: str,
-) -> str:
+    graph: ToolGraph, places: Mapping[int, tuple[float, float]], before: ToolGraph | None
+) -> dict[str, Any]:
     """The tools at this time. before: the graph of the previous drawing; a tool that is missing
     there is drawn as new."""
-    there = [node_id for node_id in places if node_id in graph.by_id]
-    parts = [
-        f'<svg class="small" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{text(title)}">'
-    ]
-    for (one, other), count in graph.edges.items():
-        if one in places and other in places and one in graph.by_id and other in graph.by_id:
-            parts.append(_edge(places[one], places[other], count, graph, one, other))
-    for node_id in there:
-        new = before is None or node_id not in before.by_id
-        parts.append(_tool(graph.by_id[node_id], places[node_id], new=new))
-    return "\n".join([*parts, "</svg>"])
+    there = {node_id: at for node_id, at in places.items() if node_id in graph.by_id}
+    return {
+        "width": WIDTH,
+        "height": HEIGHT,
+        "edges": [
+            {
+                "points": _wedge(there[one], there[other], count),
+                "says": f"{graph.by_id[one].name} before {graph.by_id[other].name}: {count}",
+            }
+            for (one, other), count in graph.edges.items()
+            if one in there and other in there
+        ],
+        "nodes": [
+            _node(graph.by_id[node_id], at, fresh=before is None or node_id not in before.by_id)
+            for node_id, at in there.items()
+        ],
+    }
 
 
-def _edge(
-    start: tuple[float, float],
-    end: tuple[float, float],
-    count: int,
-    graph: ToolGraph,
-    one: int,
-    other: int,
-) -> str:
-    """A line that is thicker at its end."""
+def _wedge(start: tuple[float, float], end: tuple[float, float], count: int) -> str:
+    """Corners of a line that is thicker at its end."""
     (x1, y1), (x2, y2) = start, end
     dx, dy = x2 - x1, y2 - y1
     length = max((dx * dx + dy * dy) ** 0.5, 1.0)
     wide = min(1.5 + count**0.5, 6.0) / 2
     across, down = -dy / length * wide, dx / length * wide
-    points = f"{x1},{y1} {x2 + across:.1f},{y2 + down:.1f} {x2 - across:.1f},{y2 - down:.1f}"
-    says = f"{graph.by_id[one].name} before {graph.by_id[other].name}: {count}"
-    return f'<polygon class="area control" points="{points}"><title>{text(says)}</title></polygon>'
+    return f"{x1},{y1} {x2 + across:.1f},{y2 + down:.1f} {x2 - across:.1f},{y2 - down:.1f}"
 
 
-def _tool(node: Node, at: tuple[float, float], *, new: bool) -> str:
-    x, y = at
-    radius = min(5 + 1.5 * node.support**0.5, 14)
+def _node(node: Node, at: tuple[float, float], *, fresh: bool) -> dict[str, Any]:
     name = node.name if len(node.name) <= LONGEST else node.name[: LONGEST - 1] + "…"
-    says = f"{node.name}: {node.support} tools in one, {node.stats.calls} calls"
-    return (
-        f'<g><circle class="dot {"c1" if new else "c0"}" cx="{x}" cy="{y}" r="{radius:.1f}">'
-        f"<title>{text(says)}</title></circle>"
-        f'<text class="few" x="{x}" y="{y + radius + 11:.1f}" text-anchor="middle">'
-        f"{text(name)}</text></g>"
-    )
+    return {
+        "x": at[0],
+        "y": at[1],
+        "radius": round(min(5 + 1.5 * node.support**0.5, 14), 1),
+        "name": name,
+        "says": f"{node.name}: {node.support} tools in one, {node.stats.calls} calls",
+        "fresh": fresh,
+    }

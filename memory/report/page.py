@@ -1,21 +1,14 @@
-"""The page of a memory: one file that needs no other file and no network.
-
-Everything that a policy wrote is escaped.
-"""
+"""The page of a memory as one file, by the blocks of `toolwright.page`."""
 
 from __future__ import annotations
-
-from typing import Any
-
-from markupsafe import Markup
 
 from memory.graph.graph import EMPTY, ToolGraph
 from memory.report.drawing import drawn, layout, part_of
 from memory.report.growth import Growth, Row
 from memory.types import Node
-from toolwright.page import pages
-from toolwright.page.charts import SMALL, Line, Point, line_chart
-from toolwright.page.text import fit, plain
+from toolwright.page.document import Block, Cell, charts, document, facts, heading, note, table
+from toolwright.page.plot import Plot, colour, line, plot
+from toolwright.page.text import plain
 
 TOOLS = 30
 SAID = 120
@@ -40,28 +33,37 @@ CHARTS: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
     ),
 )
 REUSE = "share of rollouts"
+SAID_OF_GRAPHS = (
+    "The tools with most neighbours at the end, each at one place in all drawings. New ones have "
+    "another colour; size: tools that are one; a line grows wider towards the later tool."
+)
 
 
 def render(growth: Growth, *, store: str) -> str:
     """store: as people read it, without a password."""
     graph = growth.frames[-1][1] if growth.frames else EMPTY
-    last = growth.rows[-1] if growth.rows else None
-    return pages.render(
-        "memory",
-        "report/page.html.jinja",
-        {
-            "headline": fit(f"{len(graph.by_id)} tools in {store}"),
-            "tiles": _tiles(growth, last),
-            "charts": _charts(growth.rows),
-            "drawings": _drawings(growth),
-            "tools": [_tool(node) for node in _busiest(graph)],
-        },
+    tools = table(
+        ("tool", "calls", "worked", "tools in one", "made at step", "description"),
+        (_tool(node) for node in _busiest(graph)),
     )
+    blocks = [
+        facts(_tiles(growth)),
+        charts(_plots(growth.rows), title="Step by step"),
+        *_drawings(growth),
+        heading("The tools that are called most") if tools else None,
+        tools,
+        note(
+            "Every figure comes from the log of the memory; `memory report STORE --json` prints "
+            "those of the charts."
+        ),
+    ]
+    return document(f"{len(graph.by_id)} tools in {store}", blocks)
 
 
-def _tiles(growth: Growth, last: Row | None) -> list[tuple[str, str]]:
-    if last is None:
+def _tiles(growth: Growth) -> list[tuple[str, str]]:
+    if not growth.rows:
         return []
+    last = growth.rows[-1]
     rollouts = sum(row.rollouts for row in growth.rows)
     reusing = sum(row.reusing for row in growth.rows)
     tiles = [
@@ -75,68 +77,46 @@ def _tiles(growth: Growth, last: Row | None) -> list[tuple[str, str]]:
     return tiles
 
 
-def _charts(rows: tuple[Row, ...]) -> list[dict[str, Any]]:
-    if not rows:
-        return []
-    charts = [_chart(rows, title, y_name, names, note) for title, y_name, names, note in CHARTS]
-    shares = [
-        Point(x=float(row.step), y=row.reusing / row.rollouts) for row in rows if row.rollouts
-    ]
-    if shares:
-        line = Line(name="rollouts that call a retrieved tool", style="c0", points=tuple(shares))
-        svg = line_chart(
-            [line], x_name="training step", y_name=REUSE, low=0.0, high=1.0, size=SMALL
-        )
-        charts.append(
-            {"title": "Reuse", "svg": Markup(svg), "legend": [("c0", line.name)], "note": ""}
-        )
-    return charts
+def _plots(rows: tuple[Row, ...]) -> list[Plot | None]:
+    def value(row: Row, name: str, unit: str) -> float:
+        return float(getattr(row, name)) / (row.steps if unit == EACH else 1)
+
+    found = []
+    for title, unit, names, said in CHARTS:
+        lines = [
+            line(
+                name,
+                colour(number),
+                [(float(row.step), value(row, name, unit)) for row in rows],
+                "hover",
+            )
+            for number, name in enumerate(names)
+        ]
+        found.append(plot(title, title, unit or "count", lines, note=said, low=0.0))
+    shares = [(float(row.step), row.reusing / row.rollouts) for row in rows if row.rollouts]
+    reuse = line("rollouts that call a retrieved tool", "c0", shares, "hover")
+    return [*found, plot(REUSE, "Reuse", REUSE, [reuse], low=0.0, high=1.0)]
 
 
-def _chart(
-    rows: tuple[Row, ...], title: str, y_name: str, names: tuple[str, ...], note: str
-) -> dict[str, Any]:
-    def value(row: Row, name: str) -> float:
-        return float(getattr(row, name)) / (row.steps if y_name == EACH else 1)
-
-    lines = [
-        Line(
-            name=name,
-            style=f"c{number}",
-            points=tuple(Point(x=float(row.step), y=value(row, name)) for row in rows),
-        )
-        for number, name in enumerate(names)
-    ]
-    svg = line_chart(lines, x_name="training step", y_name=y_name or "count", low=0.0, size=SMALL)
-    legend = [(line.style, line.name) for line in lines]
-    return {"title": title, "svg": Markup(svg), "legend": legend, "note": note}
-
-
-def _drawings(growth: Growth) -> list[dict[str, Any]]:
+def _drawings(growth: Growth) -> list[Block]:
     if not growth.frames:
         return []
     places = layout(part_of(growth.frames[-1][1]), growth.frames[-1][1])
     befores = [None, *(graph for _, graph in growth.frames)]
-    return [
-        {
-            "title": f"Step {step}: {len(graph.by_id)} tools",
-            "svg": Markup(drawn(graph, places, before, title=f"the graph at step {step}")),
-        }
+    graphs = [
+        {"title": f"Step {step}: {len(graph.by_id)} tools"} | drawn(graph, places, before)
         for (step, graph), before in zip(growth.frames, befores, strict=False)
     ]
+    drawings = {"kind": "graphs", "graphs": graphs}
+    return [heading("One part of it, as it grew"), note(SAID_OF_GRAPHS), drawings]
 
 
 def _busiest(graph: ToolGraph) -> list[Node]:
     return sorted(graph.nodes, key=lambda node: (-node.stats.calls, node.id))[:TOOLS]
 
 
-def _tool(node: Node) -> dict[str, Any]:
+def _tool(node: Node) -> list[Cell]:
     calls = node.stats.calls
-    return {
-        "name": fit(node.name),
-        "calls": calls,
-        "worked": f"{node.stats.successes / calls:.0%}" if calls else "",
-        "support": node.support,
-        "step": node.created_step,
-        "description": plain(node.tool.description, keep="")[:SAID],
-    }
+    worked = f"{node.stats.successes / calls:.0%}" if calls else ""
+    said = plain(node.tool.description, keep="")[:SAID]
+    return [{"code": node.name}, calls, worked, node.support, node.created_step, said]

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -52,9 +52,16 @@ async def chromium() -> AsyncIterator[Browser]:
         await browser.close()
 
 
-@asynccontextmanager
-async def page_of(
+def page_of(
     browser: Browser, address: str, place: str, *, width: int = 1400, **options: Any
+) -> AbstractAsyncContextManager[Page]:
+    """A page of a viewer, in which nothing may fail."""
+    return opened(browser, f"{address}/?{place}", width=width, **options)
+
+
+@asynccontextmanager
+async def opened(
+    browser: Browser, url: str, *, width: int = 1400, **options: Any
 ) -> AsyncIterator[Page]:
     """A page in which nothing may fail."""
     faults: list[str] = []
@@ -63,7 +70,7 @@ async def page_of(
     page = await context.new_page()
     page.on("pageerror", lambda error: faults.append(str(error)))
     page.on("console", lambda line: faults.append(line.text) if line.type == "error" else None)
-    await page.goto(f"{address}/?{place}")
+    await page.goto(url)
     try:
         yield page
         assert not faults

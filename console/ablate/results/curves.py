@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from console.verdict import FIFTH
-from toolwright.page.charts import smooth
+from toolwright.page.plot import smooth
 from toolwright.statistics import mean_of
 
 WINDOW = 5
@@ -45,12 +45,6 @@ def reached(curve: Curve, threshold: float) -> float | None:
     first = min(WINDOW, len(curve)) - 1
     found = zip(curve[first:], means[first:], strict=True) if curve else ()
     return next((step for (step, _), mean in found if mean >= threshold), None)
-
-
-def smoothed(curve: Curve) -> Curve:
-    """As it is drawn."""
-    means = smooth([value for _, value in curve], WINDOW)
-    return [(step, mean) for (step, _), mean in zip(curve, means, strict=True)]
 
 
 def together(curves: Sequence[Curve]) -> list[tuple[float, float, float]]:

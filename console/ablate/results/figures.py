@@ -72,7 +72,6 @@ def figures(ladder: Ladder, runs: Runs) -> dict[str, Any]:
         "failed": sum(run.word is Word.FAILED for one in shown for run in runs[one.name]),
         "plots": plots.plots(
             {one.name: [run.files for run in done[one.name]] for one in shown},
-            named[0] if named else None,
             by=ladder.by,
         ),
         "left_out": [one.name for one in ladder.variations if one not in shown],

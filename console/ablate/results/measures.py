@@ -115,12 +115,6 @@ def rewards(run: RunFiles, by: str) -> Curve:
     return [(at, value) for at, value in found if value is not None]
 
 
-def evaluated(run: RunFiles, suite: str, by: str) -> Curve:
-    """A suite's scores, by step."""
-    found = ((float(one.step), value_of(one, by)) for one in run.record.curve(suite))
-    return [(at, value) for at, value in found if value is not None]
-
-
 def last_of(run: RunFiles, suite: str) -> Evaluation | None:
     """That of the version after the last step."""
     return next((one for one in run.record.curve(suite) if one.step == run.steps), None)

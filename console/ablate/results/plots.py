@@ -1,131 +1,93 @@
 """Curves of a ladder: one line a variation, the mean over its seeds, with its standard error. Pure.
 
-Plots are those of `report.plot`. Rewards are smoothed by seed before their mean. So the area around
-a line shows how seeds differ, not the noise of a single step.
+They are lines of the report's plots. Training is smoothed by seed before the mean. So the area
+around a line shows how seeds differ, not the noise of a single step.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from console.ablate.results.curves import WINDOW, Curve, smoothed, together
-from console.ablate.results.measures import evaluated, rewards
+from console.ablate.results.curves import WINDOW, Curve, together
 from console.record.run import RunFiles
-from console.record.types import WAYS
-from console.report.measured import MOST_FIGURES, UNIT, figures_of, tell_left_out
-from console.report.plot import Plot, plot, short, thin
-from console.report.suites import NamedSuite
-from toolwright.reward_figures import METRIC
+from console.report.sections import every_plot
+from toolwright.page.plot import Plot, colour, plot, smooth, thinned
 
-COLOURS = 8
-"""Styles c0, c1, ... of the page; then they come again, dashed."""
-BESIDE = (
-    ("groups_with_signal", "Groups with a signal", "groups of a step"),
-    ("response_length", "Written by the policy", "tokens a trajectory"),
-    ("calls", "Tool calls", "calls a trajectory"),
-    ("entropy", "Entropy", "nats a token"),
-    ("kl_reference", "KL to the reference", "nats a token"),
-    ("gap_max", "Sampler against learner, largest", "|log-prob difference|"),
+REWARD = "reward"
+SHOWN = (
+    *("suite:", "part:", "rate:", REWARD, "measured:", "task:"),
+    *("signal", "length", "calls", "entropy", "kl", "gap"),
 )
-"""Metrics of the learner that tell why a variation is what it is."""
-MOST_PARTS = 7
-"""Parts of the reward: their names are a stranger's."""
+"""Plots of a report that tell why a variation is what it is; their order on the page. One that ends
+in a colon stands for all that begin so."""
 
 Runs = Mapping[str, Sequence[RunFiles]]
 """By the variation's name; its place is its colour."""
 
 
-def plots(runs: Runs, main: NamedSuite | None, *, by: str) -> list[Plot]:
-    """The first is the one of the reward. main: the suite that counts; by: see `measures`."""
-    reward = f"reward/{by}" if by else "reward"
-    found = [
-        _plot(
-            "reward",
-            f"The {reward} of training",
-            f"mean of {WINDOW} steps",
-            runs,
-            lambda run: smoothed(rewards(run, by)),
+@dataclass(slots=True, kw_only=True)
+class _Laid:
+    """One line of a plot for several variations: the curves of their seeds."""
+
+    of: Plot
+    title: str
+    measured: bool
+    curves: dict[str, list[Curve]] = field(default_factory=dict)
+
+
+def plots(runs: Runs, *, by: str) -> list[Plot]:
+    """The first is the one of the reward. by: the part of it that counts; "" = the whole."""
+    found: dict[tuple[str, str], _Laid] = {}
+    for name, seeds in runs.items():
+        for run in seeds:
+            for of in every_plot([run]):
+                for one in of["lines"] if _rank(of["key"]) < len(SHOWN) else ():
+                    laid = found.setdefault((of["key"], one["name"]), _laid(of, one))
+                    laid.curves.setdefault(name, []).append(_curve(one))
+    counted = (REWARD, by if (REWARD, by) in found else REWARD)
+    order = sorted(found, key=lambda key: (key != counted, _rank(key[0])))
+    drawn = (_drawn(key, found[key], list(runs)) for key in order)
+    return [one for one in drawn if one is not None]
+
+
+def _rank(key: str) -> int:
+    for place, shown in enumerate(SHOWN):
+        if key.startswith(shown) if shown.endswith(":") else key == shown:
+            return place
+    return len(SHOWN)
+
+
+def _laid(of: Plot, one: Mapping[str, Any]) -> _Laid:
+    title = of["title"] if len(of["lines"]) == 1 else f"{of['title']}: {one['name']}"
+    return _Laid(of=of, title=title, measured=one["dots"] == "seen")
+
+
+def _curve(one: Mapping[str, Any]) -> Curve:
+    values = one["y"] if one["dots"] == "seen" else smooth(one["y"], WINDOW)
+    return list(zip(one["x"], values, strict=True))
+
+
+def _drawn(key: tuple[str, str], laid: _Laid, names: Sequence[str]) -> Plot | None:
+    lines: list[dict[str, Any]] = []
+    for place, name in enumerate(names):
+        points = together(laid.curves.get(name, ()))
+        errors = [error for _, _, error in points]
+        lines.append(
+            {
+                "name": name,
+                "run": "",
+                "style": colour(place),
+                "dots": "seen" if laid.measured else "hover",
+                "band": not laid.measured and any(errors),
+                "x": [step for step, _, _ in points],
+                "y": [mean for _, mean, _ in points],
+                "error": errors,
+            }
         )
-    ]
-    for way in WAYS if main is not None else ():
-        assert main is not None
-        if (suite := main.ways.get(way)) is not None:
-            found.append(
-                _plot(
-                    f"suite:{suite}",
-                    f"{main.title}, {way}",
-                    f"mean {reward}",
-                    runs,
-                    partial(evaluated, suite=suite, by=by),
-                    dots="seen",
-                )
-            )
-    parts = [(part, part, f"mean of {WINDOW} steps") for part in _parts(runs)]
-    names = figures_of([run for of in runs.values() for run in of])
-    measured = [(METRIC + name, name, UNIT) for name in names[:MOST_FIGURES]]
-    drawn = [
-        one
-        for key, title, unit in (*parts, *measured, *BESIDE)
-        if (one := _plot(key, title, unit, runs, partial(_metric, key=key))) is not None
-    ]
-    tell_left_out(names, [one for one in drawn if one["key"].startswith(METRIC)])
-    return [*(one for one in found if one is not None), *drawn]
-
-
-def style_of(place: int) -> str:
-    """Classes of the style sheet for the variation at a place of the table."""
-    return f"c{place % COLOURS}" + (" again" if place >= COLOURS else "")
-
-
-def _plot(
-    key: str,
-    title: str,
-    unit: str,
-    runs: Runs,
-    curve: Callable[[RunFiles], Curve],
-    *,
-    dots: str = "hover",
-) -> Plot | None:
-    lines = [
-        _line(name, place, [found for run in of if (found := curve(run))], dots)
-        for place, (name, of) in enumerate(runs.items())
-    ]
-    whole = all(0 <= y <= 1 for line in lines for y in line["y"])
-    shares = whole and key.startswith(("reward", "suite:"))
-    return plot(key, title, unit, lines, low=0.0 if shares else None, high=1.0 if shares else None)
-
-
-def _line(name: str, place: int, curves: Sequence[Curve], dots: str) -> dict[str, Any]:
-    points = together(curves)
-    errors = {step: error for step, _, error in points}
-    kept = thin([(step, mean) for step, mean, _ in points])
-    return {
-        "name": name,
-        "run": "",
-        "style": style_of(place),
-        "dots": dots,
-        "band": dots != "seen" and any(errors.values()),
-        "x": [step for step, _ in kept],
-        "y": [short(mean) for _, mean in kept],
-        "error": [short(errors[step]) for step, _ in kept],
-    }
-
-
-def _parts(runs: Runs) -> list[str]:
-    """Names of the reward's parts, where there are several."""
-    names = {
-        name
-        for of in runs.values()
-        for run in of
-        for step in (*run.record.steps[:1], *run.record.steps[-1:])
-        for name in step.values
-        if name.startswith("reward/")
-    }
-    return sorted(names)[:MOST_PARTS] if len(names) > 1 else []
-
-
-def _metric(run: RunFiles, *, key: str) -> Curve:
-    found = ((float(step.step), step.values.get(key)) for step in run.record.steps)
-    return smoothed([(at, value) for at, value in found if value is not None])
+    unit = laid.of["unit"] if laid.measured else f"{laid.of['unit']}, mean of {WINDOW} steps"
+    shares = all(0 <= y <= 1 for one in lines for y in one["y"])
+    low, high = (0.0, 1.0) if shares and key[0].startswith((REWARD, "suite:")) else (None, None)
+    drawn = plot(":".join(key), laid.title, unit, lines, note=laid.of["note"], low=low, high=high)
+    return None if drawn is None else thinned(drawn)

@@ -6,7 +6,7 @@ Of all other lines nothing is kept.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,7 @@ from typing import Any
 from console.record.files import STEPS
 from console.record.lines import number, step_of
 from console.record.run import ENGINE_LOG
-from console.record.tail import Tail
-from console.web.index.sources import inode, size_of
+from console.web.index.sources import LinesFile
 from console.web.index.types import Batch, Mark
 
 PHASES = ("lease", "train", "export", "publish", "checkpoint")
@@ -24,28 +23,16 @@ LONGEST_NAME = 200
 LATEST_STEP = 2**62
 
 
-class Marks:
+class Marks(LinesFile):
     """A JSONL file of which some lines are marks."""
 
     def __init__(self, file: Path, parse: Callable[[Mapping[str, Any]], Mark | None]) -> None:
-        self.name = f"marks of {file.name}"
-        self._file = file
+        super().__init__(file, f"marks of {file.name}")
         self._parse = parse
 
-    def identity(self) -> str:
-        return inode(self._file)
-
-    def read(self, place: int) -> Batch:
-        tail = Tail(self._file, place)
-        piece = tail.read_piece()
-        if tail.place < place or size_of(self._file) < place:
-            return Batch(place=0, anew=True)
-        found = [self._parse(row) for _, row in piece or () if row is not None]
-        return Batch(
-            place=tail.place,
-            marks=tuple(mark for mark in found if mark is not None),
-            more=tail.place > place,
-        )
+    def _batch(self, lines: Iterable[tuple[int, Mapping[str, Any] | None]]) -> Batch:
+        found = (self._parse(row) for _, row in lines if row is not None)
+        return Batch(place=0, marks=tuple(mark for mark in found if mark is not None))
 
 
 def marks_of(folder: Path) -> list[Marks]:

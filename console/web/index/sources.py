@@ -16,8 +16,9 @@ Invariants
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
@@ -134,15 +135,12 @@ class Journal:
         return Batch(place=at, entries=tuple(found), broken=broken)
 
 
-class Lines:
-    """A JSONL file. `parse` makes an entry of an object, or None."""
+class LinesFile:
+    """A JSONL file that grows. A subclass makes a batch of its new lines."""
 
-    def __init__(
-        self, file: Path, name: str, parse: Callable[[Mapping[str, Any], Place], Entry | None]
-    ) -> None:
+    def __init__(self, file: Path, name: str) -> None:
         self.name = name
         self._file = file
-        self._parse = parse
 
     def identity(self) -> str:
         return inode(self._file)
@@ -152,14 +150,25 @@ class Lines:
         piece = tail.read_piece()
         if tail.place < place or size_of(self._file) < place:
             return Batch(place=0, anew=True)
-        found = [self._entry(row, at) if row is not None else None for at, row in piece or ()]
+        return replace(self._batch(piece or ()), place=tail.place, more=tail.place > place)
+
+    def _batch(self, lines: Iterable[tuple[int, Mapping[str, Any] | None]]) -> Batch:
+        raise NotImplementedError
+
+
+class Lines(LinesFile):
+    """A JSONL file. `parse` makes an entry of an object, or None."""
+
+    def __init__(
+        self, file: Path, name: str, parse: Callable[[Mapping[str, Any], Place], Entry | None]
+    ) -> None:
+        super().__init__(file, name)
+        self._parse = parse
+
+    def _batch(self, lines: Iterable[tuple[int, Mapping[str, Any] | None]]) -> Batch:
+        found = [self._entry(row, at) if row is not None else None for at, row in lines]
         good = tuple(entry for entry in found if entry is not None)
-        return Batch(
-            place=tail.place,
-            entries=good,
-            broken=len(found) - len(good),
-            more=tail.place > place,
-        )
+        return Batch(place=0, entries=good, broken=len(found) - len(good))
 
     def _entry(self, row: Mapping[str, Any], at: int) -> Entry | None:
         try:

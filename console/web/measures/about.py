@@ -17,7 +17,7 @@ from console.report.writing import REPORT
 from console.web.measures.summary import doubts_of, standing
 
 OF_THE_REPORT = (
-    *("headline", "verdict", "why", "about", "suites", "tiles", "breakdowns", "stages"),
+    *("headline", "verdict", "why", "about", "suites", "rows", "runs", "tiles", "breakdowns"),
     *("processes", "versions", "settings", "commands", "remarks"),
 )
 LONGEST_VALUE = 2000

@@ -22,8 +22,8 @@ from console.record.course import COURSE, Began, CourseRecord, read_course
 from console.record.files import EVALUATIONS, IMITATION, STEPS
 from console.record.resolved import RESOLVED
 from console.record.run import ENGINE_LOG, RunFiles, read_folder
+from console.report.sections import sections
 from console.web.measures.about import about
-from console.web.measures.curves import curves
 from console.web.measures.summary import summary
 
 WATCHED = (STEPS, IMITATION, EVALUATIONS, COURSE, *RESOLVED)
@@ -51,9 +51,9 @@ class Figures:
         return hashlib.sha256(found.encode()).hexdigest()[:16]
 
     def curves(self) -> dict[str, Any]:
-        """{"steps", "sections"}, see `curves`, and the "state" of which they are. RecordBroken
+        """{"steps", "sections"}, see `sections`, and the "state" of which they are. RecordBroken
         where the folder cannot be read."""
-        return self._tell("curves", lambda run: {"steps": run.steps, "sections": curves(run)})
+        return self._tell("curves", lambda run: {"steps": run.steps, "sections": sections([run])})
 
     def about(self) -> dict[str, Any]:
         """See `about`, with the "state". RecordBroken as above."""

@@ -18,14 +18,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from console.report.plot import Plot, line, plot, short
-from console.report.plots import COLOURS
 from console.web.index.entries import TRAINING
 from console.web.index.index import Index
 from console.web.index.label_store import Choice, Word, label_choices
 from console.web.index.labels import MASKED, SOURCE
 from console.web.index.schema import read_index
 from console.web.index.types import NO_STEP
+from toolwright.page.plot import Plot, colour, line, plot, short
 
 MOST_POINTS = 300
 MOST_SUITES = 8
@@ -110,7 +109,7 @@ def _rewards(suite: _Suite) -> list[Plot]:
     lines = []
     for number, (name, rows) in enumerate(bins):
         points = [(float(step), short(rows[step] / of)) for step, of in whole.items()]
-        lines.append(line(name, _style(number), points, "hover"))
+        lines.append(line(name, colour(number), points, "hover"))
     unit = "share of trajectories"
     drawn = plot(REWARDS, "Distribution of rewards", unit, lines, kind="areas", note=suite.note)
     return [] if drawn is None else [drawn]
@@ -123,7 +122,7 @@ def _reasons(suite: _Suite, masked: Choice) -> list[Plot]:
     for number, word in enumerate(masked.words):
         rows = {cell.step: cell.rows for cell in suite.cells(word)}
         points = [(float(step), short(rows.get(step, 0) / of)) for step, of in whole.items()]
-        lines.append(line(word.name, _style(number), points, "hover"))
+        lines.append(line(word.name, colour(number), points, "hover"))
     note = f"{suite.note} A trajectory may be masked for several reasons."
     unit = "share of trajectories"
     drawn = plot(REASONS, "Masked by reason", unit, lines, note=note, low=0, high=1)
@@ -179,14 +178,8 @@ def _are_shares(lines: list[dict[str, Any]]) -> bool:
 
 def _line(word: str, number: int, cells: list[Cell], value: Value) -> dict[str, Any]:
     told = [(float(cell.step), *value(cell)) for cell in cells]
-    drawn = line(word, _style(number), [(x, short(y)) for x, y, _ in told], "hover")
+    drawn = line(word, colour(number), [(x, short(y)) for x, y, _ in told], "hover")
     return drawn | {"error": [short(error) for *_, error in told], "band": True}
-
-
-def _style(number: int) -> str:
-    """A colour comes again with another dash."""
-    dash = number // COLOURS
-    return f"c{number % COLOURS}" + (f" dash{dash}" if dash else "")
 
 
 class _Suite:

@@ -13,9 +13,9 @@ from console.record.run import RunFiles
 from console.redact import redactor
 from console.report.figures import score
 from console.report.headline import are_shares, headline, judge_run, questions
-from console.report.plot import short, thin
 from console.report.suites import change, named_suites, shown_suites
 from console.watch import doubts
+from toolwright.page.plot import short, thin
 from toolwright.text.figures import restarted
 
 MOST_REWARDS = 60

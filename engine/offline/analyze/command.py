@@ -43,7 +43,7 @@ def print_analysis(
         rates = compared(found["rates"], other["rates"])
         found["compared"] = {"recording": str(compare), "rates": rates}
     if page is not None:
-        from engine.offline.analyze.page import page as made  # brings jinja2
+        from engine.offline.analyze.page import page as made
 
         more = f" and {len(sources) - 1} more" if len(sources) > 1 else ""
         page.write_text(made(found, f"{sources[0]}{more}"), "utf-8")

@@ -4,9 +4,9 @@ papers.py     the tables of bench/reference/*.json as types
 names.py      finds the set of a table that a suite of a run is
 comparing.py  adds a run's results to a table: differences, standard errors, ranks
 showing.py    the comparison as text for a terminal
-fragment.py   the comparison as a piece of HTML (needs jinja2)
+fragment.py   the comparison as blocks of a page
 
-Imports no process. Only fragment.py imports a third-party library.
+Imports no process and no third-party library.
 """
 
 from engine.offline.reference.comparing import Comparison as Comparison

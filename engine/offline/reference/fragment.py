@@ -1,41 +1,32 @@
-"""A comparison as a piece of HTML, for a page with the style sheet of `toolwright.page`."""
+"""A comparison as blocks of a page (`toolwright.page.document`)."""
 
 from __future__ import annotations
 
 from engine.offline.reference.comparing import BOUND, Comparison
 from engine.offline.reference.showing import columns, differences, has_ours, notes, values
-from toolwright.page.pages import render
-from toolwright.page.text import fit
+from toolwright.page.document import Block, Cell, heading, note, table
 
 
-def html(comparison: Comparison) -> str:
-    """A <section>. All text is escaped and valid in XML."""
-    paper, table, lines = comparison.paper, comparison.table, comparison.lines
+def blocks(comparison: Comparison) -> list[Block | None]:
+    """A heading, the table with ours in bold, and ours minus theirs."""
     heads = columns(comparison)
-    rows = [
-        {"names": _fit([line.system, line.model]), "cells": values(comparison, line)}
-        | {"main": line.own}
-        for line in lines
+    rows: list[list[Cell]] = []
+    for line in comparison.lines:
+        cells = [line.system, line.model, *values(comparison, line)]
+        rows.append([{"bold": one} for one in cells] if line.own else [*cells])
+    found = [
+        heading(f"{comparison.paper.name}:{comparison.table.id}"),
+        note(comparison.table.title),
+        table(["system", "model", *heads], rows),
     ]
-    minus = [
-        {"names": _fit([line.system, line.model]), "cells": differences(comparison, line)}
-        for line in lines
-        if not line.own
-    ]
-    return render(
-        "engine.offline.reference",
-        "against.html.jinja",
-        {
-            "title": f"{paper.name}:{table.id}",
-            "about": fit(table.title),
-            "heads": heads,
-            "rows": rows,
-            "minus": minus if has_ours(comparison) else [],
-            "bound": BOUND,
-            "notes": _fit(notes(comparison)),
-        },
-    )
-
-
-def _fit(texts: list[str]) -> list[str]:
-    return [fit(text) for text in texts]
+    if has_ours(comparison):
+        minus = [
+            [line.system, line.model, *differences(comparison, line)]
+            for line in comparison.lines
+            if not line.own
+        ]
+        found += [
+            note(f"Ours minus theirs; a star marks more than {BOUND} standard errors."),
+            table(["system", "model", *heads[:-1]], minus),
+        ]
+    return [*found, *map(note, notes(comparison))]

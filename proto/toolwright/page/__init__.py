@@ -4,5 +4,5 @@ from __future__ import annotations
 
 from pathlib import Path
 
-SHARED_STYLE = Path(__file__).parent / "colours.css"
+SHARED_STYLE = Path(__file__).parent / "web/colours.css"
 """Style sheet with the colours of all pages."""

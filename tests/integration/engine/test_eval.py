@@ -30,6 +30,7 @@ from tests.support.engines import finished, killed_when
 from tests.support.evaluated import asked, lines
 from tests.support.evaluations import lane, suite
 from tests.support.recipes import merged, write_recipe
+from tests.support.stills import words_of
 from tests.support.tools import ToolDouble, broken
 from tests.support.waiting import until
 
@@ -85,7 +86,7 @@ async def test_two_sets_through_a_real_tool_service(world: MakeWorld, tmp_path: 
     assert nq["input_tokens"] > 40 and nq["output_tokens"] > 10 and nq["cost"] > 0
     folder = here.folder / "eval"
     assert json.loads((folder / "results.json").read_text(encoding="utf-8")) == found
-    page = (folder / "page.html").read_text(encoding="utf-8")
+    page = words_of((folder / "page.html").read_text(encoding="utf-8"))
     assert "right, right0" in page and "popqa" in page
     assert sorted(row["task_id"] for row in lines(folder)) == sorted(
         [f"right{n}" for n in range(4)] + [f"wrong{n}" for n in range(3)]

@@ -5,18 +5,16 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
+from unittest.mock import ANY
 
 import pytest
 from typer.testing import CliRunner
 
 from console.cli import app
-from console.compare.page import page
 from console.compare.runs import curve, read_runs
 from console.errors import RecordBroken
 from console.record.run import MOST_RUNS
-
-XHTML = "{http://www.w3.org/1999/xhtml}"
+from tests.support.stills import data_of, plots_of
 
 
 def write_run(folder: Path, steps: int = 4, *, recipe: Any = None, **more: Any) -> Path:
@@ -47,24 +45,23 @@ def test_one_page_has_the_curves_of_all_runs_and_what_their_recipes_differ_in(
         write_run(tmp_path / "b", 3, recipe=other, entropy=2.0),
     ]
     output = tmp_path / "page.html"
-    assert compare(*runs, "-o", output) == (0, "")
-    root = ElementTree.parse(output).getroot()
-    titles = [found.text for found in root.iter(f"{XHTML}h3")]
-    assert titles.count("reward") == titles.count("entropy") == 2  # by step and by hours
-    said = [found.text or "" for found in root.iter(f"{XHTML}title")]
-    assert any(line.startswith("a, step 4: 0.4") for line in said)
-    assert any(line.startswith("b, hours 0.03: 0.3") for line in said)
-    rows = [[cell.text for cell in row] for row in root.iter(f"{XHTML}tr")]
-    assert rows == [
-        ["key", "a", "b"],
-        ["learner.kl.coefficient", "0.0", None],
-        ["learner.lora.rank", None, "8"],
+    assert compare(*runs, "--smooth", 2, "-o", output) == (0, "")
+    told = data_of(output.read_text(encoding="utf-8"))
+    assert told["kind"] == "comparison"
+    a, b = told["data"]["runs"]
+    assert (a["name"], a["clock"]) == (
+        "a", {"steps": [1, 2, 3, 4], "hours": [0.01, 0.02, 0.03, 0.04]}
+    )  # fmt: skip
+    reward = next(plot for plot in plots_of(a) if plot["key"] == "reward")["lines"][0]
+    assert (reward["y"], reward["mean"]) == ([0.1, 0.2, 0.3, 0.4], [0.1, 0.15, 0.25, 0.35])
+    assert {plot["key"] for plot in plots_of(b)} - {plot["key"] for plot in plots_of(a)} == {
+        "entropy"
+    }
+    assert told["data"]["differences"] == [
+        ["learner.kl.coefficient", "0.0", ""],
+        ["learner.lora.rank", "", "8"],
         ["run.seed", "1", "2"],
     ]
-    assert "<script" not in output.read_text(encoding="utf-8")
-    assert "http" not in output.read_text(encoding="utf-8").replace(
-        "http://www.w3.org/1999/xhtml", ""
-    )
 
 
 def evaluation(suite: str, at: int, reward: float, **more: Any) -> str:
@@ -86,16 +83,18 @@ def test_evaluations_are_a_table_and_curves_with_their_intervals(tmp_path: Path)
     code, said = compare(a, b, c, "-o", tmp_path / "page.html")
     assert code == 0
     assert f"{a}/evaluations.jsonl: 1 line is no evaluation, the first is line 5" in said
-    root = ElementTree.parse(tmp_path / "page.html").getroot()
-    assert [[cell.text for cell in row] for row in root.iter(f"{XHTML}tr")] == [
-        ["suite", "sampling", "a", "b", "c"],
-        ["unseen", "temperature 1", "0.344 ± 0.098 at 0, 0.594 ± 0.098 at 2, n = 30", ONE, "none"],
-        ["greedy", "greedy", "0.5 at 4, n = 32", "none", "none"],
+    told = data_of((tmp_path / "page.html").read_text(encoding="utf-8"))["data"]["suites"]
+    assert [(one["name"], one["sampling"]) for one in told] == [
+        ("unseen", "temperature 1"), ("greedy", "greedy")
+    ]  # fmt: skip
+    score = {"mean": 0.344, "stderr": 0.05}
+    after = score | {"mean": 0.594}
+    assert told[0]["changes"] == [
+        {"n": 30, "before": score, "after": after, "steps": [0, 2]},
+        {"n": 32, "before": {"mean": 1.0, "stderr": ANY}, "after": None, "steps": [4, 4]},
+        None,
     ]
-
-
-ONE = "1 ± 0.059 at 4, n = 32"
-"""All rewards are equal: the error is that of the rule of succession."""
+    assert told[0]["changes"][1]["before"]["stderr"] > 0, "all rewards are equal: Laplace's rule"
 
 
 EVALUATIONS_THAT_ARE_NONE = [
@@ -112,7 +111,6 @@ def test_a_broken_evaluation_costs_itself(tmp_path: Path, more: dict[str, Any]) 
     (found,) = read_runs([run])
     assert [(m.step, m.reward) for m in found.record.evaluations] == [(3, 0.25)]
     assert "1 line is no evaluation, the first is line 1" in found.remarks[0]
-    ElementTree.fromstring(page([found], window=1).encode())
 
 
 HOSTILE = "</title><script>alert(1)</script>\" onload='x' &amp; \x1b[31m \udcff ]]>"
@@ -122,12 +120,11 @@ def test_hostile_names_stay_text(tmp_path: Path) -> None:
     folder = tmp_path / HOSTILE.replace("/", "-")
     write_run(folder, recipe={"learner": {HOSTILE: "<b>" + "x" * 10000}}, **{HOSTILE: 1.0})
     plain = write_run(tmp_path / "plain", recipe={"learner": {}})
-    text = page(read_runs([folder, plain]), window=1)
-    root = ElementTree.fromstring(text.encode())  # strict: no byte is left that XML refuses
-    tags = {element.tag.removeprefix(XHTML) for element in root.iter()}
-    assert {"script", "b"}.isdisjoint(tags)
-    assert not any("onload" in element.attrib for element in root.iter())
-    assert len(text) < 100_000
+    output = tmp_path / "page.html"
+    assert compare(folder, plain, "-o", output) == (0, "")
+    text = output.read_text(encoding="utf-8")
+    assert f"learner.{HOSTILE}" in [key for key, *_ in data_of(text)["data"]["differences"]]
+    assert "<script>alert" not in text and len(text) < 200_000
 
 
 def test_a_run_that_goes_on_or_was_killed_is_read(tmp_path: Path) -> None:

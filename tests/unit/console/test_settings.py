@@ -21,8 +21,8 @@ from console.errors import NothingStarted
 from console.record.changes import changes
 from console.record.run import read_run
 from console.report.figures import figures
+from console.report.sections import sections
 from console.watch.screen import Screen
-from console.web.measures.curves import curves
 from tests.support.recipes import to_toml
 from tests.support.run_folders import lines, step
 
@@ -172,7 +172,7 @@ def test_a_resume_says_what_differs_and_the_curves_mark_it(
     warned = f"warning: the run goes on from step 2 with other settings than before: {said};" in out
     read = read_run(run, "run")
     marks = [{"x": 2, "text": f"from here on: {said}"}] if said else None
-    drawn = [one for section in curves(read) for one in section["plots"]]
+    drawn = [one for section in sections([read]) for one in section["plots"]]
     assert all(one.get("marks") == marks for one in drawn if one["kind"] == "lines")
     data = figures([read], output=run)
     doubted = f"went on from step 2 with other settings: {said}" in data["doubts"]

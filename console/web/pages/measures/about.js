@@ -2,15 +2,13 @@
 
 import { ask } from "../api.js";
 import { fill, h } from "../dom.js";
-import { count, figure, moment, plural, seconds, span } from "../format.js";
+import { count, moment, plural, span } from "../format.js";
 import { address } from "../place.js";
 import { Asking } from "./asking.js";
+import { before, breakdowns, commands, tiles, versions } from "./parts.js";
+import { listed, table } from "../figures/parts.js";
 
 const LOG_MS = 2000;
-const FORMS = {
-  count: (value) => count(Math.round(value)), duration: span, seconds, small: figure, mean: figure, score: (value) => value.toFixed(3),
-  bytes: (value) => `${(value / 2 ** 30).toFixed(1)} GiB`,
-};
 
 export class About {
   constructor(run, failed) {
@@ -56,7 +54,7 @@ export class About {
       told.about.lead && h("p", {}, told.about.lead),
       listed("Warnings", told.doubts, "fault"), listed("Remarks", told.remarks, ""),
       tiles(told), h("div", { class: "parts-of" }, suites(told, this.run), course(told), breakdowns(told), this.processes(told),
-        this.recipe(open), pairs("Versions", Object.entries(told.versions)), commands(told)));
+        this.recipe(open), versions(told), commands(told)));
     for (const one of this.element.querySelectorAll("details")) if (open.has(one.id)) one.open = true;
     focused?.focus({ preventScroll: true });
   }
@@ -106,29 +104,8 @@ export class About {
   }
 }
 
-function listed(title, lines, kind) {
-  return lines.length > 0 && h("section", {}, h("h2", {}, title), h("ul", { class: kind }, lines.map((line) => h("li", {}, line))));
-}
-
-function tiles(told) {
-  const form = (one) => (value) => (FORMS[one.form] ?? figure)(value);
-  const fact = (name, value) => h("div", {}, h("dt", {}, name), h("dd", { class: "score" }, value));
-  const own = told.tiles.filter((one) => one.name !== "steps"); // told beside their plan
-  const known = own.map((one) => fact(one.name, one.values ? one.values.map(form(one)).join(" → ") : form(one)(one.value)));
-  return h("dl", { class: "facts" },
-    fact("steps", told.planned ? `${count(told.steps)} of ${count(told.planned)}` : count(told.steps)),
-    told.began && fact("began", moment(told.began)), told.last && fact("last sign", moment(told.last)), known);
-}
-
 function suites(told, run) {
-  const rows = Object.values(told.suites).flatMap((suite) =>
-    ["sampled", "greedy"].filter((way) => suite[way]).map((way) => [suite.title, way, suite[way]]));
-  const score = (one) => one && [figure(one.mean), h("span", { class: "quiet" }, ` ± ${figure(one.stderr)}`)];
-  return rows.length > 0 && h("section", {}, h("h2", {}, "Evaluated suites"),
-    h("p", { class: "quiet" }, "Mean rewards with their standard errors; where rewards are 0 or 1, the share of right answers. ",
-      h("a", { href: address({ run, page: "evaluations" }) }, "Which questions changed"), "."),
-    table(["suite", "asked", "questions", "first", "last", "steps"], rows.map(([title, way, found]) =>
-      [title, way, count(found.n), score(found.before), score(found.after), found.steps.map(count).join(" → ")])));
+  return before(told, h("a", { href: address({ run, page: "evaluations" }) }, "Which questions changed"));
 }
 
 function course({ word, sentence, course: { starts, stages, ended } }) {
@@ -139,29 +116,4 @@ function course({ word, sentence, course: { starts, stages, ended } }) {
       [stage.text, moment(stage.at), span(stage.seconds), all > 0 && `${Math.round((100 * stage.seconds) / all)} %`])),
     ended ? h("p", { class: ended.status ? "fault" : "" }, `${moment(ended.at)}: ended with status ${ended.status}, ${ended.sentence}`)
       : h("p", { class: word === "killed" ? "fault" : "quiet" }, `${word}: ${sentence}`));
-}
-
-function breakdowns(told) {
-  return told.breakdowns.map((one) => h("section", {}, h("h2", {}, one.title), h("p", { class: "quiet" }, `${seconds(one.seconds)}, means of the run`),
-    table(["part", "time", "share", "what it is"], one.parts.map((part) =>
-      [part.name, seconds(part.seconds), `${Math.round((100 * part.seconds) / one.seconds)} %`, part.what]))));
-}
-
-function commands(told) {
-  return h("section", {}, h("h2", {}, "Commands"),
-    h("dl", { class: "commands" }, told.commands.map((one) => [h("dt", {}, one.what), h("dd", {}, h("code", {}, one.command))])));
-}
-
-function pairs(title, rows) {
-  return rows.length > 0 && h("section", {}, h("h2", {}, title), table(["", "version"], rows));
-}
-
-const FEW = 20; // letters that stay in one line
-
-const letters = (cell) => [cell].flat().map((part) => part?.textContent ?? part ?? "").join("").length;
-
-function table(heads, rows) {
-  return h("div", { class: "scroll" }, h("table", { class: "listed" },
-    h("thead", {}, h("tr", {}, heads.map((head) => h("th", { scope: "col" }, head)))),
-    h("tbody", {}, rows.map((row) => h("tr", {}, row.map((cell) => h("td", { class: letters(cell) <= FEW ? "few" : "" }, cell)))))));
 }

@@ -6,7 +6,7 @@ import { plural, words } from "../format.js";
 import { go, here } from "../place.js";
 import { plain } from "../visible.js";
 import { Asking } from "./asking.js";
-import { Chart } from "./chart.js";
+import { Charts } from "../figures/charts.js";
 import { CLOSED, COLOURS, from_point, joined, laid, matching } from "./plots.js";
 
 const TYPING_MS = 200;
@@ -17,7 +17,7 @@ export class Curves {
     this.failed = failed;
     this.measured = new Map(); // by the run's name: what the learner measured of it
     this.split = new Map(); //     and what its trajectories tell
-    this.charts = new Map(); // by the plot's key
+    this.charts = new Charts((plot, line, at) => this.open(plot, line, at));
     this.find = h("input", {
       type: "search", id: "find", placeholder: "a curve's name", "aria-label": "find a curve", title: "press / to come here",
       autocomplete: "off", oninput: () => this.typed(),
@@ -26,11 +26,9 @@ export class Curves {
     this.parts = h("fieldset", { class: "chips", "aria-label": "sections" });
     this.label = h("label", { class: "tick", for: "by" });
     this.line = h("p", { class: "line", role: "status" });
-    this.body = h("div");
     this.element = h("section", { "aria-label": "curves" },
       h("form", { class: "filters", role: "search", onsubmit: (event) => event.preventDefault() }, this.find, this.label, this.parts, this.others),
-      this.line, this.body);
-    this.seen = new IntersectionObserver((found) => found.forEach((one) => this.appear(one)), { rootMargin: "300px" });
+      this.line, this.charts.element);
   }
 
   enter(main, place, runs) {
@@ -119,7 +117,7 @@ export class Curves {
     const all = answers.length ? laid(answers) : [];
     const found = matching(all, this.find.value).filter(({ key }) => this.find.value.trim() || (place.section ? place.section.includes(key) : key !== CLOSED));
     this.say(answers, all, found);
-    this.draw(found);
+    this.charts.draw(found);
   }
 
   say(answers, all, found) {
@@ -130,57 +128,6 @@ export class Curves {
     else if (!all.length) fill(this.line, faults, !faults.length && "No step has been made yet, and no suite evaluated. Curves come here with the first.");
     else if (!shown) fill(this.line, faults, "No curve is called so, or its section is not chosen.");
     else fill(this.line, faults, plural(shown, "plot"), left > 0 && `; reading ${plural(left, "run")} …`);
-  }
-
-  // A plot that stays keeps its element, so that whoever points at it, or stands on it, still does. An
-  // element loses the focus when it is moved, so it is asked for first and given back last.
-  draw(sections) {
-    const focused = this.body.contains(document.activeElement) ? document.activeElement : null;
-    const kept = new Set();
-    const blocks = sections.map(({ key, title, plots }) =>
-      h("section", { "aria-label": title, class: "block" }, h("h2", {}, title), h("div", { class: `charts of-${key}` }, plots.map((plot) => {
-        kept.add(plot.key);
-        return this.chart(plot).element;
-      }))));
-    for (const [key, chart] of this.charts) {
-      if (kept.has(key)) continue;
-      this.seen.unobserve(chart.element);
-      this.charts.delete(key);
-    }
-    fill(this.body, blocks);
-    focused?.focus({ preventScroll: true });
-  }
-
-  chart(plot) {
-    const known = this.charts.get(plot.key);
-    const chart = known ?? new Chart((step) => this.point(step), (plot, line, at) => this.open(plot, line, at));
-    if (known?.of !== plot) {
-      chart.show(plot);
-      if (known?.visible) chart.draw();
-    }
-    if (!known) {
-      this.charts.set(plot.key, chart);
-      chart.element.chart = chart;
-      this.seen.observe(chart.element);
-    }
-    return chart;
-  }
-
-  appear({ target, isIntersecting }) {
-    target.chart.visible = isIntersecting;
-    if (isIntersecting) {
-      target.chart.draw();
-      target.chart.point(this.step ?? null);
-    }
-  }
-
-  // In all plots that are seen.
-  point(step) {
-    this.step = step;
-    cancelAnimationFrame(this.frame);
-    this.frame = requestAnimationFrame(() => {
-      for (const chart of this.charts.values()) if (chart.visible) chart.point(step);
-    });
   }
 
   // The trajectories of a point.

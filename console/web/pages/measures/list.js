@@ -7,8 +7,8 @@ import { count, figure, moment, plural, span } from "../format.js";
 import { head } from "../heads.js";
 import { address, go, here } from "../place.js";
 import { Asking } from "./asking.js";
-import { range } from "./scale.js";
-import { s } from "./svg.js";
+import { range } from "../figures/scale.js";
+import { s } from "../figures/svg.js";
 
 const BADGES = { running: "live", done: "", failed: "bad", stopped: "", killed: "bad", unknown: "" };
 const SPARK = { width: 100, height: 24 };

@@ -18,6 +18,12 @@ export function laid(answers) {
   return answers.length === 1 ? answers[0].sections : together(answers);
 }
 
+// A colour comes again with another dash.
+export function style_of(place) {
+  const dash = Math.floor(place / COLOURS) % 3;
+  return `c${place % COLOURS}${dash ? ` dash${dash}` : ""}`;
+}
+
 // A plot for each line of a plot, in which a line is a run.
 function together(answers) {
   const sections = new Map();
@@ -28,11 +34,11 @@ function together(answers) {
       for (const plot of plots) {
         for (const line of plot.lines) {
           // Suites have plots of their own.
-          if (plot.key === "curve" && line.dots === "seen") continue;
+          if (line.suite && ["curve", "suites"].includes(plot.key)) continue;
           const which = `${plot.key}\n${line.name}`;
           if (!found.has(which)) found.set(which, { ...plot, key: which, title: title_of(plot, line), kind: "lines", lines: [] });
           const laid = found.get(which);
-          laid.lines.push({ ...line, name, run: name, style: `c${place % COLOURS}` });
+          laid.lines.push({ ...line, name, run: name, style: style_of(place) });
           // An edge that holds for one run alone would cut off another.
           if (laid.low !== plot.low) laid.low = null;
           if (laid.high !== plot.high) laid.high = null;
@@ -48,6 +54,14 @@ function together(answers) {
 function title_of(plot, line) {
   if (plot.lines.length === 1 && plot.key !== "curve") return plot.title;
   return plot.key === "curve" ? line.name : `${plot.title}: ${line.name}`;
+}
+
+// The plots of a run over its hours of training. clock: steps, and the hours at the end of each.
+export function over_hours(sections, { steps, hours }) {
+  const at = (step) => hours[steps.findLastIndex((one) => one <= step)] ?? 0;
+  const turned = (line) => ({ ...line, x: line.x.map(at) });
+  const plots = (of) => of.map((plot) => ({ ...plot, axis: "hours", marks: [], lines: plot.lines.map(turned) }));
+  return sections.map((section) => ({ ...section, plots: plots(section.plots) }));
 }
 
 // Those whose title or lines have all the words.

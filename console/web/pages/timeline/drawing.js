@@ -3,7 +3,7 @@
 
 import { fill, h } from "../dom.js";
 import { count, figure, reward, span } from "../format.js";
-import { s } from "../measures/svg.js";
+import { s } from "../figures/svg.js";
 import { EDGE, area, barAt, neighbour, paths, scene, ticks } from "./scene.js";
 import { KINDS } from "./shares.js";
 

@@ -3,7 +3,7 @@
 
 import { h } from "../dom.js";
 import { count, plural } from "../format.js";
-import { s } from "../measures/svg.js";
+import { s } from "../figures/svg.js";
 import { COLOURS } from "../measures/plots.js";
 import { address } from "../place.js";
 

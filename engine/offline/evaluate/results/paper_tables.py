@@ -12,9 +12,10 @@ from typing import Any
 
 from engine.errors import StartupError
 from engine.offline.reference import Comparison, ReferenceFault, against, find, read_results
-from engine.offline.reference.fragment import html
+from engine.offline.reference.fragment import blocks
 from engine.offline.reference.names import assignments, plain
 from engine.offline.reference.showing import shown
+from toolwright.page.document import Block
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,12 +51,12 @@ class PaperTables:
                 lines += ["", f"not beside {name}: {fault}"]
         return lines
 
-    def sections(self, found: Mapping[str, Any]) -> list[str]:
-        """HTML of each table that has one of the sets."""
-        sections = []
+    def sections(self, found: Mapping[str, Any]) -> list[Block | None]:
+        """Blocks of each table that has one of the sets."""
+        sections: list[Block | None] = []
         for name in self.tables:
             try:
-                sections.append(html(self._comparison(name, found)))
+                sections += blocks(self._comparison(name, found))
             except ReferenceFault:
                 continue
         return sections

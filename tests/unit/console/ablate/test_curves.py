@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from console.ablate.results.curves import beginning, end, height, reached, smoothed, together
+from console.ablate.results.curves import beginning, end, height, reached, together
 
 
 def curve(*values: float, first: int = 1) -> list[tuple[float, float]]:
@@ -29,7 +29,6 @@ def test_no_point_and_one_point() -> None:
         assert of([(3.0, 0.25)]) == 0.25
     assert reached([], 0.0) is None
     assert reached([(3.0, 0.25)], 0.2) == 3
-    assert smoothed([]) == []
     assert together([]) == []
 
 

@@ -15,6 +15,7 @@ from console.ablate.standing import standing
 from console.course.course import Ending
 from console.report.writing import dumps
 from tests.support.ladders import STEPS, climb, ladder, leave, told, write_recipe
+from tests.support.stills import data_of
 
 NAN = float("nan")
 
@@ -187,7 +188,10 @@ def test_names_and_sentences_of_strangers_are_escaped(tmp_path: Path) -> None:
     climb(found, 1, "base", height=0.5, late=3, **{f"reward/{evil}": 1.0})
     leave(found, "a", 1, [0.1], ended=1, sentence=evil)
     data = json.loads(dumps(told(found)))
-    assert "<script" not in render(data)
+    page = render(data)
+    assert "<script>alert" not in page
+    rows = data_of(page)["data"]["rows"]
+    assert rows[0]["shown"]["heldout-sampled"] == "0.510"
     assert not any("\x1b" in line for line in table(data))
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
-from console.web.app import PAGES, application, page_files
+from console.web.app import application, page_files
 from console.web.door import HEADERS
 from console.web.index.queries import MOST_ROWS
 from console.web.runs import Run, find_runs, open_runs
@@ -107,9 +107,8 @@ def test_no_other_file_is_served(client: TestClient, path: str) -> None:
 
 
 def test_the_files_of_the_pages_are_served(client: TestClient) -> None:
-    for file in page_files():
-        name = file.relative_to(PAGES)
-        answer = client.get("/" if name == Path("index.html") else f"/{name}")
+    for address, file in page_files().items():
+        answer = client.get("/" if address == "/index.html" else address)
         assert answer.content == file.read_bytes()
     assert client.get("/main.js").headers["content-type"].startswith("text/javascript")
     assert "--paper" in client.get("/colours.css").text

@@ -16,13 +16,13 @@ from console.machine.pids import pid_space
 from console.machine.processes import created
 from console.record.course import Began, CourseLog, ProcessRecord
 from console.record.run import read_folder
-from console.report.plot import Plot, extremes
+from console.report import sections as sections_module
+from console.report.sections import MOST_POINTS, sections
 from console.web.app import as_json
-from console.web.measures import curves as curves_module
-from console.web.measures.curves import MOST_POINTS, curves
 from console.web.measures.log import MOST_BYTES, NoLog, log_of
 from console.web.measures.reading import Figures
 from tests.support import run_folders as written
+from toolwright.page.plot import Plot, extremes
 
 
 def drawn(found: list[dict[str, object]], key: str) -> Plot:
@@ -46,7 +46,7 @@ def test_thinning_keeps_both_ends_and_the_extremes_within_its_bound(
 def test_ten_thousand_steps_are_a_thousand_points_and_no_spike_is_lost(tmp_path: Path) -> None:
     rows = (written.step(n, grad_norm=99.0 if n == 7777 else 1.0) for n in range(1, 10_001))
     written.lines(tmp_path / "learner.jsonl", rows)
-    found = curves(read_folder(tmp_path))
+    found = sections([read_folder(tmp_path)])
     lengths = [len(of["x"]) for one in found for p in one["plots"] for of in p["lines"]]
     assert max(lengths) <= MOST_POINTS
     gradient = drawn(found, "gradient")["lines"][0]
@@ -169,9 +169,9 @@ def test_a_log_ends_where_it_ends_and_holds_no_secret(tmp_path: Path) -> None:
 def test_figures_that_no_plot_takes_stand_at_the_end_and_are_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(curves_module, "MOST_OTHERS", 3)
+    monkeypatch.setattr(sections_module, "MOST_OTHERS", 3)
     strange = {f"<img src=x>\u202e{n}": float(n) for n in range(5)} | {"x" * 5000: 1.0}
     written.lines(tmp_path / "learner.jsonl", (written.step(n, **strange) for n in (1, 2)))
-    *_, last = curves(read_folder(tmp_path))
+    *_, last = sections([read_folder(tmp_path)])
     assert (last["key"], len(last["plots"])) == ("others", 3)
     assert "more figures are in learner.jsonl" in last["plots"][-1]["note"]

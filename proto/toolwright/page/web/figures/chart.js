@@ -4,7 +4,7 @@
 import { fill, h } from "../dom.js";
 import { count, figure, figures } from "../format.js";
 import { plain } from "../visible.js";
-import { SIZE, nearest, range, scales, ticks } from "./scale.js";
+import { SIZE, WIDE, nearest, range, scales, ticks } from "./scale.js";
 import { s } from "./svg.js";
 
 const STYLES = new Set([
@@ -40,14 +40,17 @@ export class Chart {
     this.of = of;
     this.drawn = false;
     fill(this.title, of.title);
-    const thinned = of.lines.some((line) => line.mean) && "Bold: means of the steps around. Faint: as measured.";
+    const means = of.means ?? "means of the steps around";
+    const thinned = of.lines.some((line) => line.mean) && `Bold: ${means}. Faint: as measured.`;
+    this.size = of.wide ? WIDE : SIZE;
+    this.drawing.classList.toggle("wide", Boolean(of.wide));
     const changed = (of.marks ?? []).map((mark) => `Step ${count(mark.x)}, ${mark.text}.`);
     fill(this.note, [of.note, thinned, ...changed].filter(Boolean).join(" "));
     this.note.hidden = !this.note.textContent;
-    this.drawing.setAttribute("aria-label", `${plain(of.title)}, ${of.unit}: arrow keys go from step to step, Enter shows the trajectories`);
+    this.drawing.setAttribute("aria-label", `${plain(of.title)}, ${of.unit}: arrow keys go from step to step${this.opened ? ", Enter shows the trajectories" : ""}`);
     this.rows = of.lines.map((line) => h("b", {}));
     fill(this.names, of.lines.map((line, at) =>
-      h("li", {}, h("i", { class: `swatch ${classes(line)}` }), h("span", {}, line.name), this.rows[at])));
+      h("li", {}, h("i", { class: `swatch ${classes(line)}` }), h("span", {}, line.name, line.run && line.run !== line.name && `, ${line.run}`), this.rows[at])));
     this.point(this.step ?? null);
   }
 
@@ -58,15 +61,20 @@ export class Chart {
     const { of } = this;
     const heights = of.kind === "areas" ? stacked(of.lines) : of.lines.map((line) => (of.log ? line.y.map(logarithm) : line.y));
     this.heights = heights;
-    const xs = range(of.lines.flatMap((line) => [line.x[0], line.x.at(-1)]));
+    const across = of.log_x ? logarithm : (x) => x;
+    const xs = of.labels ? [-0.5, of.labels.length - 0.5] : range(of.lines.flatMap((line) => [across(line.x[0]), across(line.x.at(-1))]));
     const ys = range(heights.flatMap((list, at) => ends(list, of.lines[at].error)), of.kind === "areas" ? 0 : of.low, of.high);
-    this.scales = scales(xs, ys);
-    this.cursor = s("line", { class: "cursor", x1: 0, x2: 0, y1: SIZE.top, y2: SIZE.height - SIZE.bottom });
+    this.scales = scales(xs, ys, this.size);
+    if (of.log_x) {
+      const { x, back } = this.scales;
+      Object.assign(this.scales, { x: (value) => x(logarithm(value)), back: (at) => 10 ** back(at) });
+    }
+    this.cursor = s("line", { class: "cursor", x1: 0, x2: 0, y1: this.size.top, y2: this.size.height - this.size.bottom });
     const draw = of.kind === "areas"
       ? of.lines.map((line, at) => area(line, heights[at], heights[at - 1], this.scales)).reverse()
       : of.lines.map((line, at) => curve(line, heights[at], of.log ? line.mean?.map(logarithm) : line.mean, this.scales));
-    fill(this.drawing, s("svg", { viewBox: `0 0 ${SIZE.width} ${SIZE.height}`, "aria-hidden": "true" },
-      frame(of, xs, ys, this.scales), marks(of.marks ?? [], xs, this.scales), draw, this.cursor));
+    fill(this.drawing, s("svg", { viewBox: `0 0 ${this.size.width} ${this.size.height}`, "aria-hidden": "true" },
+      frame(of, xs, ys, this.scales, this.size), marks(of.marks ?? [], xs, this.scales, this.size), draw, this.cursor));
     this.point(this.step ?? null);
   }
 
@@ -75,12 +83,12 @@ export class Chart {
     this.step = step;
     const last = Math.max(...this.of.lines.map((line) => line.x.at(-1)));
     const shown = step ?? last;
-    fill(this.at, step === null ? this.of.unit : `step ${count(step)}`);
+    fill(this.at, step === null ? this.of.unit : `${this.of.axis ?? "step"} ${place_of(this.of, step)}`);
     this.of.lines.forEach((line, at) => {
       const place = nearest(line.x, shown);
       const error = line.error?.[place];
-      fill(this.rows[at], figure(line.y[place]), error > 0 && ` ± ${figure(error)}`,
-        line.x[place] !== shown && h("span", { class: "quiet" }, ` at ${count(line.x[place])}`));
+      fill(this.rows[at], figure(line.y[place]), error > 0 && ` ± ${figure(error, 2)}`,
+        line.x[place] !== shown && h("span", { class: "quiet" }, ` at ${place_of(this.of, line.x[place])}`));
     });
     if (!this.drawn) return;
     const x = this.scales.x(shown);
@@ -92,15 +100,15 @@ export class Chart {
   pointer(event) {
     if (!this.drawn) return;
     const box = this.drawing.getBoundingClientRect();
-    this.pointed(this.closest(this.scales.back(((event.clientX - box.left) / box.width) * SIZE.width)));
+    this.pointed(this.closest(this.scales.back(((event.clientX - box.left) / box.width) * this.size.width)));
   }
 
   // Opens the point that is nearest to a place of the drawing.
   click(event) {
-    if (!this.drawn) return;
+    if (!this.drawn || !this.opened) return;
     const box = this.drawing.getBoundingClientRect();
-    const step = this.closest(this.scales.back(((event.clientX - box.left) / box.width) * SIZE.width));
-    const high = ((event.clientY - box.top) / box.height) * SIZE.height;
+    const step = this.closest(this.scales.back(((event.clientX - box.left) / box.width) * this.size.width));
+    const high = ((event.clientY - box.top) / box.height) * this.size.height;
     this.open(step, (line, at) => Math.abs(this.scales.y(this.heights[line][at]) - high));
   }
 
@@ -112,7 +120,7 @@ export class Chart {
   }
 
   key(event) {
-    if (event.key === "Enter") return this.open(this.step ?? this.steps().at(-1));
+    if (event.key === "Enter") return this.opened && this.open(this.step ?? this.steps().at(-1));
     const way = KEYS[event.key];
     if (way === undefined || event.ctrlKey || event.metaKey || event.altKey) return undefined;
     event.preventDefault();
@@ -137,6 +145,9 @@ export class Chart {
 // Only those of a style sheet of ours.
 const classes = (line) => line.style.split(" ").filter((one) => STYLES.has(one)).join(" ");
 
+// axis: what lies across where it is not the step, such as hours.
+const place_of = (of, value) => of.labels?.[value] ?? (of.axis ? figure(value) : count(value));
+
 const logarithm = (value) => (value > 0 ? Math.log10(value) : NaN);
 
 const ends = (values, errors) =>
@@ -152,25 +163,28 @@ function stacked(lines) {
   });
 }
 
-function frame(of, xs, ys, { x, y }) {
-  const bottom = SIZE.height - SIZE.bottom;
-  const across = ticks(...xs, SIZE.across, { whole: true }).filter((value) => value >= xs[0] - 1e-9);
+function frame(of, xs, ys, { x, y }, size) {
+  const bottom = size.height - size.bottom;
+  const whole = of.log_x || !of.axis;
+  const round = ticks(...xs, size.across, { whole }).filter((value) => value >= xs[0] - 1e-9).map((value) => (of.log_x ? 10 ** value : value));
+  const across = of.labels ? of.labels.map((_, at) => at) : round;
   const decades = of.log && ys[1] - ys[0] >= 1.5;
-  const up = ticks(...ys, SIZE.up, { whole: decades });
+  const up = ticks(...ys, size.up, { whole: decades });
   const said = decades ? up.map((value) => `1e${Math.round(value)}`) : figures(of.log ? up.map((value) => 10 ** value) : up);
   return [
     up.map((value, at) => [
-      s("line", { class: "grid", x1: SIZE.left, x2: SIZE.width - SIZE.right, y1: y(value), y2: y(value) }),
-      s("text", { x: SIZE.left - 6, y: y(value) + 4, "text-anchor": "end" }, said[at]),
+      s("line", { class: "grid", x1: size.left, x2: size.width - size.right, y1: y(value), y2: y(value) }),
+      s("text", { x: size.left - 6, y: y(value) + 4, "text-anchor": "end" }, said[at]),
     ]),
-    across.map((value) => s("text", { x: x(value), y: bottom + 16, "text-anchor": "middle" }, count(value))),
+    s("text", { x: size.width - size.right, y: size.height - 1, "text-anchor": "end" }, of.axis ?? "step"),
+    across.map((value) => s("text", { x: x(value), y: bottom + 16, "text-anchor": "middle" }, place_of(of, value))),
   ].flat(2);
 }
 
 // Steps from which on the run had other settings.
-const marks = (found, xs, { x }) =>
+const marks = (found, xs, { x }, size) =>
   found.filter((mark) => mark.x >= xs[0] && mark.x <= xs[1]).map((mark) =>
-    s("line", { class: "mark", x1: x(mark.x), x2: x(mark.x), y1: SIZE.top, y2: SIZE.height - SIZE.bottom }));
+    s("line", { class: "mark", x1: x(mark.x), x2: x(mark.x), y1: size.top, y2: size.height - size.bottom }));
 
 // means: of the steps around each, where there are more than are drawn.
 function curve(line, heights, means, { x, y }) {

@@ -1,6 +1,7 @@
 // Where a value lies on a drawing, and which round numbers stand at its edges. Pure.
 
 export const SIZE = { width: 430, height: 230, left: 62, right: 20, top: 12, bottom: 30, across: 5, up: 4 };
+export const WIDE = { ...SIZE, width: 860, height: 330, across: 8, up: 5 };
 
 const LARGEST = 1e307; // differences of such numbers are numbers
 
@@ -46,12 +47,12 @@ export function nearest(list, value) {
 
 const share = (value, low, high) => (Math.min(Math.max(value, low), high) - low) / (high - low);
 
-export function scales([x_low, x_high], [y_low, y_high]) {
-  const right = SIZE.width - SIZE.right;
-  const bottom = SIZE.height - SIZE.bottom;
+export function scales([x_low, x_high], [y_low, y_high], size) {
+  const right = size.width - size.right;
+  const bottom = size.height - size.bottom;
   return {
-    x: (value) => SIZE.left + (right - SIZE.left) * share(value, x_low, x_high),
-    y: (value) => bottom - (bottom - SIZE.top) * share(value, y_low, y_high),
-    back: (at) => x_low + Math.min(Math.max((at - SIZE.left) / (right - SIZE.left), 0), 1) * (x_high - x_low),
+    x: (value) => size.left + (right - size.left) * share(value, x_low, x_high),
+    y: (value) => bottom - (bottom - size.top) * share(value, y_low, y_high),
+    back: (at) => x_low + Math.min(Math.max((at - size.left) / (right - size.left), 0), 1) * (x_high - x_low),
   };
 }

@@ -1,8 +1,7 @@
-"""The curves of one run, in the sections in which the page shows them. Pure.
+"""The curves of runs, in the sections in which every page shows them. Pure.
 
-They are the plots of the report: the same names, groups and errors, with more points. What no plot
-of the report takes stands behind them, each figure by the name that it has in learner.jsonl. Pages
-lay the plots of several runs over each other by `key` and the names of their lines.
+Figures of the steps that stand in no plot come last, each by its name in learner.jsonl. Pages lay
+the plots of several runs over each other by `key` and the names of their lines.
 """
 
 from __future__ import annotations
@@ -11,15 +10,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from console.config import Words
 from console.record.changes import marked
 from console.record.files import LONGEST_NAME
 from console.record.run import RunFiles
 from console.report import plots
 from console.report.breakdown import STEP
 from console.report.measured import measured
-from console.report.plot import Plot, plot, thinned
 from console.report.suites import named_suites, shown_suites
 from console.report.tasks import COSINE, TASK, of_tasks
+from toolwright.page.plot import Plot, plot, smoothed, thinned
 from toolwright.reward_figures import METRIC
 
 MOST_POINTS = 1000
@@ -39,6 +39,7 @@ class Section:
     key: str
     title: str
     keys: tuple[str, ...]
+    note: str = ""
 
     def has(self, key: str) -> bool:
         return any(key.startswith(one) if one.endswith(":") else key == one for one in self.keys)
@@ -48,7 +49,12 @@ SECTIONS = (
     Section(key="reward", title="Reward", keys=("curve", "reward", "signal")),
     Section(key="suites", title="Evaluated suites", keys=("suites", "suite:", "part:", "rate:")),
     Section(key="tasks", title="Tasks", keys=("task:",)),
-    Section(key="measured", title="What the recipe measures", keys=("measured:",)),
+    Section(
+        key="measured",
+        title="What the recipe measures",
+        keys=("measured:",),
+        note="Beside the reward, and no part of it. Names are the recipe's.",
+    ),
     Section(
         key="policy",
         title="Policy",
@@ -69,15 +75,46 @@ SECTIONS = (
 )
 
 
-def curves(run: RunFiles) -> list[dict[str, Any]]:
-    """[{"key", "title", "plots"}], the sections that have a plot, each line thinned."""
-    runs = [run]
+def sections(
+    runs: Sequence[RunFiles],
+    *,
+    most: int = MOST_POINTS,
+    window: int | None = None,
+    others: bool = True,
+) -> list[dict[str, Any]]:
+    """[{"key", "title", "note", "plots"}], the sections that have a plot.
+
+    most: maximum points of a line.
+    window: each line of training steps has its mean over the last `window` steps as `mean`; None:
+    means where points were left out. others: with the figures that stand in no plot.
+    """
+    means = window is None
+    drawn = [thinned(smoothed(one, window), most, means=means) for one in every_plot(runs)]
+    most = min(most, POINTS_OF_OTHERS)
+    behind = _others(runs) if others else []
+    drawn += [thinned(smoothed(one, window), most, means=means) for one in behind]
+    if len(runs) == 1:
+        drawn = [marked(one, runs[0].course) for one in drawn]
+    by_section = [
+        {
+            "key": section.key,
+            "title": section.title,
+            "note": section.note,
+            "plots": [one for one in drawn if section.has(one["key"])],
+        }
+        for section in SECTIONS
+    ]
+    return [one for one in by_section if one["plots"]]
+
+
+def every_plot(runs: Sequence[RunFiles]) -> list[Plot]:
+    """The plots with all their points, without figures that stand in no plot."""
     there = named_suites(runs)
-    named = shown_suites(there, run.resolved.words)
+    named = shown_suites(there, words_of(runs))
     titled = {one.name: one for one in named}
     every = [titled.get(one.name, one) for one in there]
     curve = plots.curve(runs, named[0] if named else None, every)
-    found = [
+    return [
         *([] if curve is None else [curve]),
         *plots.training(runs),
         *plots.suites(runs, every),
@@ -85,27 +122,25 @@ def curves(run: RunFiles) -> list[dict[str, Any]]:
         *of_tasks(runs),
         *measured(runs),
     ]
-    drawn = [thinned(one, MOST_POINTS, means=True) for one in found]
-    drawn += [thinned(one, POINTS_OF_OTHERS, means=True) for one in _others(run)]
-    sections = [
-        {
-            "key": section.key,
-            "title": section.title,
-            "plots": [marked(one, run.course) for one in drawn if section.has(one["key"])],
-        }
-        for section in SECTIONS
-    ]
-    return [one for one in sections if one["plots"]]
 
 
-def _others(run: RunFiles) -> list[Plot]:
+def words_of(runs: Sequence[RunFiles]) -> Words:
+    """What the recipe says of a report: the words of the first run that has any."""
+    return next((run.resolved.words for run in runs if run.resolved.words != Words()), Words())
+
+
+def _others(runs: Sequence[RunFiles]) -> list[Plot]:
     """Figures of the steps that stand in no plot; the last says how many are left out."""
-    names = sorted({name for step in run.record.steps for name in step.values if _is_other(name)})
+    steps = [run.record.steps or run.record.imitation for run in runs]
+    names = sorted({n for of in steps for step in of for n in step.values if _is_other(n)})
     found: list[Plot] = []
     for name in names[:MOST_OTHERS]:
         shown = name[:LONGEST_NAME]
-        line = plots.metric_line(run, run.record.steps, name, 0, shown, "")
-        if (drawn := plot(f"{OTHER}{shown}", shown, "as logged", [line])) is not None:
+        lines = [
+            plots.metric_line(run, of, name, 0, shown, plots.run_label(run, runs))
+            for run, of in zip(runs, steps, strict=True)
+        ]
+        if (drawn := plot(f"{OTHER}{shown}", shown, "as logged", lines)) is not None:
             found.append(drawn)
     if found and len(names) > MOST_OTHERS:
         found[-1]["note"] = f"{len(names) - MOST_OTHERS} more figures are in learner.jsonl."

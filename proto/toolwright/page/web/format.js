@@ -33,7 +33,7 @@ export function figure(value, digits = 4) {
   if (typeof value !== "number") return "";
   const size = Math.abs(value);
   const form = digits === 4 ? FIGURE : new Intl.NumberFormat("en", { maximumSignificantDigits: digits });
-  const text = size !== 0 && (size >= 1e9 || size < 1e-3) ? size.toExponential(digits - 2).replace(/\.?0+e/, "e") : form.format(size);
+  const text = size !== 0 && (size >= 1e9 || size < 1e-3) ? size.toExponential(Math.max(digits - 2, 1)).replace(/\.?0+e/, "e") : form.format(size);
   return value < 0 ? `\u2212${text}` : text;
 }
 

@@ -9,23 +9,31 @@ an evaluation, its name.
 from __future__ import annotations
 
 import itertools
+import math
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from statistics import fmean
 from typing import Any
 
-from toolwright.page.charts import SMALL, WIDE, Line, Point, line_chart, stacked_areas
-
+COLOURS = 8
+"""Styles c0, c1, ... of the pages; a colour comes again with another dash."""
 MOST_POINTS = 300
 """Maximum points of one line: a chart is not many more pixels wide."""
 
 Plot = dict[str, Any]
 
 
+def colour(number: int) -> str:
+    """The style of a line by its number."""
+    dash = number // COLOURS % 3
+    return f"c{number % COLOURS}" + (f" dash{dash}" if dash else "")
+
+
 def line(
     name: str, style: str, points: Sequence[tuple[float, float]], dots: str, run: str = ""
 ) -> dict[str, Any]:
-    """A line of a plot, with all its points: see `thinned`. dots: see `charts.Line`. run: whose it
+    """A line of a plot, with all its points: see `thinned`. dots: "seen" with errors, on
+    "hover", or "none". run: whose it
     is, where there are several."""
     return {
         "name": name,
@@ -66,6 +74,26 @@ def plot(
     }
 
 
+def smooth(values: Sequence[float], window: int) -> list[float]:
+    """Mean over the last `window` values at each place, fewer at the beginning."""
+    return [
+        math.fsum(v / min(end, window) for v in values[max(0, end - window) : end])
+        for end in range(1, len(values) + 1)
+    ]
+
+
+def smoothed(of: Plot, window: int | None) -> Plot:
+    """The plot with each line's `mean` over the last `window` points; evaluations, areas and a
+    window of 1 or None stay as measured."""
+    if of["kind"] == "areas" or (window or 1) == 1:
+        return of
+    lines = [
+        one if one["dots"] == "seen" else one | {"mean": smooth(one["y"], window or 1)}
+        for one in of["lines"]
+    ]
+    return of | {"lines": lines}
+
+
 def thinned(of: Plot, most: int = MOST_POINTS, *, means: bool = False) -> Plot:
     """The plot with at most so many points a line, of as many digits as are seen. Areas lie on each
     other, so all of theirs have the same steps: those of the first. means: a line that lost points
@@ -81,7 +109,9 @@ def thinned(of: Plot, most: int = MOST_POINTS, *, means: bool = False) -> Plot:
             else extremes(one["y"], most)
         )
         seen = {
-            name: [short(one[name][at]) for at in kept] for name in ("y", "error") if name in one
+            name: [short(one[name][at]) for at in kept]
+            for name in ("y", "error", "mean")
+            if name in one
         }
         if means and not areas and len(kept) < len(one["y"]):
             seen["mean"] = _means(one["y"], kept, most)
@@ -126,45 +156,3 @@ def _means(values: Sequence[float], kept: Sequence[int], most: int) -> list[floa
 def short(value: float) -> float:
     """Six digits: more are not seen."""
     return float(f"{value:.6g}")
-
-
-def draw(of: Plot, *, wide: bool) -> str:
-    """The plot as SVG."""
-    lines = [
-        Line(
-            name=", ".join(filter(None, (one["name"], one["run"]))),
-            style=one["style"],
-            dots=one["dots"],
-            band=one.get("band", False),
-            points=tuple(
-                Point(x=x, y=y, error=error)
-                for x, y, error in zip(
-                    one["x"], one["y"], one.get("error") or [0.0] * len(one["x"]), strict=True
-                )
-            ),
-        )
-        for one in of["lines"]
-    ]
-    size = WIDE if wide else SMALL
-    if of["kind"] == "areas":
-        return stacked_areas(lines, x_name="step", y_name=of["unit"], high=of["high"], size=size)
-    return line_chart(
-        lines,
-        x_name="step",
-        y_name=of["unit"],
-        low=of["low"],
-        high=of["high"],
-        log=of["log"],
-        marks=[(one["x"], one["text"]) for one in of.get("marks", ())],
-        size=size,
-    )
-
-
-def legend(of: Plot) -> list[tuple[str, int]]:
-    """(style, number of a line): one for each name, and one for all controls."""
-    found: dict[str, tuple[str, int]] = {}
-    for number, one in enumerate(of["lines"]):
-        control = "control" in one["style"].split()
-        key = "" if control else one["name"]
-        found.setdefault(key, ("control" if control else one["style"], number))
-    return list(found.values())
