@@ -16,6 +16,7 @@ import sqlite3
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 from bench.measuring.servers import program, serving
@@ -97,7 +98,9 @@ async def _evaluate(folder: Path, other: Path | None, home: Path) -> None:
     missing = [step for step in STEPS if list(_missing(folder, home, step, own))]
     if not missing:
         return
-    async with Processes(home / "logs") as processes:
+    # A folder of its own: an earlier log names an earlier server's address.
+    logs = Path(mkdtemp(prefix="logs-", dir=home))
+    async with Processes(logs) as processes:
         stores = await _stores(processes, folder, other, home)
         addresses = {
             name: (
@@ -170,7 +173,7 @@ async def _cells(
         if suites:
             evaluates = program(
                 f"eval-{step}-{name}", "engine", "eval", "run", str(packaged("recipes") / RECIPE),
-                "--endpoint", url, "--output", str(home / f"step-{step}/{name}"), *words,
+                "--endpoint", url, "--output", str(home / f"step-{step}/{name}"), "--fresh", *words,
             )  # fmt: skip
             evaluations.append(processes.run(evaluates))
     await asyncio.gather(*evaluations)
@@ -222,12 +225,16 @@ async def _done(processes: Processes, *argv: str) -> None:
 
 
 def table(figures: Figures) -> str:
-    """Shares of right answers: a row a memory, a column a policy."""
+    """Shares of right answers and number of seeds: a row a memory, a column a policy."""
     lines = [
-        [title, *(cell(*_of(figures, memory, step)) for step in STEPS)]
+        [title, *(_counted(*_of(figures, memory, step)) for step in STEPS)]
         for memory, title in MEMORIES.items()
     ]
     return markdown(["memory", *(f"policy of step {step}" for step in STEPS)], lines)
+
+
+def _counted(values: Sequence[float], errors: Sequence[float]) -> str:
+    return f"{cell(values, errors)} ({len(values)})" if values else "-"
 
 
 def picture(figures: Figures) -> str:
