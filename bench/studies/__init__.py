@@ -5,6 +5,8 @@
     recordings.py   the groups of a run, by the stage of training
     step_credit.py  does the step advantage find the right tool? (SEARL)
     counterfactual_rewards.py  what does a reading of the reward change? (SE-Search)
+    policy_or_memory.py  what holds what was learnt? (SEARL)
+    cheats.py       what is a cheat paid? `cheating.py` plays one under every verdict
     tables.py, drawing.py  a page's table and picture
     command.py      `bench study`
 

@@ -12,7 +12,12 @@ import typer
 from bench.errors import BenchError, UsageError
 from bench.studies.types import Study
 
-MODULES = {"step-credit": "step_credit", "counterfactual-rewards": "counterfactual_rewards"}
+MODULES = {
+    "step-credit": "step_credit",
+    "counterfactual-rewards": "counterfactual_rewards",
+    "policy-or-memory": "policy_or_memory",
+    "cheats": "cheats",
+}
 """Modules of the studies by name. They are loaded late, since they need the learner."""
 PICTURES = Path("docs/results")
 FIGURES = Path("bench/results")
@@ -39,6 +44,8 @@ def study(
     Examples:
         bench study step-credit                  # three runs of a quarter of an hour, two cores
         bench study step-credit --draw
+        bench study policy-or-memory --folder runs/study-step-credit     # reads those runs
+        bench study cheats                       # no training: half an hour
     """
     from bench.studies.training import trained
 
@@ -50,7 +57,9 @@ def study(
         figures = json.loads(file.read_text(encoding="utf-8"))
     else:
         home = folder or Path("runs") / f"study-{name}"
-        runs = trained(found.recipe, range(1, seeds + 1), home, found.settings)
+        runs = {0: home}
+        if found.recipe:
+            runs = trained(found.recipe, range(1, seeds + 1), home, found.settings)
         figures = found.measure(runs)
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")

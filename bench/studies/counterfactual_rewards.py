@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from bench.errors import BenchError
 from bench.studies.drawing import lines_over
 from bench.studies.recordings import stage_of, staged_groups
 from bench.studies.tables import cell, markdown, over_seeds
@@ -27,6 +28,8 @@ from toolwright.types import Trajectory
 RECIPE = "se_search/recipe.toml"
 STAGES = ((0, 10), (10, 25), (25, 50))
 EPS = 1e-4
+TOLERANCE = 1e-6
+"""Between a recorded reward and the same reward again."""
 VARIANTS: Mapping[str, Mapping[str, Any]] = {
     "likeness .3 as a ratio (literal)": {"threshold_semantics": "max_ratio"},
     "algorithm 1 as printed": {"query_rule": "printed"},
@@ -65,9 +68,9 @@ def rewards() -> tuple[Reward, dict[str, Reward]]:
 def _of_run(seed: int, folder: Path) -> Iterator[dict[str, Any]]:
     base, variants = rewards()
     found: dict[Any, list[dict[str, float]]] = defaultdict(list)
-    for group in staged_groups(folder, STAGES):
+    for group in staged_groups(folder, STAGES, texts=True):
         stage = stage_of(group, STAGES)
-        before = [base(one) for one in group]
+        before = rewarded(group, base)
         for name, reward in variants.items():
             found[stage, name].append(compared(before, [reward(one) for one in group]))
     for stage in STAGES:
@@ -85,6 +88,19 @@ def _of_run(seed: int, folder: Path) -> Iterator[dict[str, Any]]:
                 "rank_correlation": _mean([one["correlation"] for one in alive]),
                 "groups_compared": len(alive),
             }
+
+
+def rewarded(group: Sequence[Trajectory], base: Reward) -> list[float]:
+    """The group's rewards under the recipe's options. Raises BenchError if they are not those of
+    the recording: then no other reading would be comparable."""
+    found = [base(one) for one in group]
+    for one, again in zip(group, found, strict=True):
+        if abs(again - one.reward) > TOLERANCE:
+            raise BenchError(
+                f"{one.id} was rewarded {one.reward:g} and is rewarded {again:g} now: measure with "
+                "the recipe that made the run"
+            )
+    return found
 
 
 def compared(before: Sequence[float], after: Sequence[float]) -> dict[str, float]:
@@ -122,7 +138,8 @@ def _mean(values: Sequence[float]) -> float | None:
 
 
 def table(figures: Figures) -> str:
-    """Flips by stage, then signal and rank correlation over all stages; means over seeds."""
+    """Flips by stage, then signal and rank correlation over all stages; means over seeds, in
+    which each group counts once."""
     heads = [f"flips, steps {a} to {b - 1}" for a, b in STAGES]
     lines = []
     for name in VARIANTS:
@@ -131,10 +148,24 @@ def table(figures: Figures) -> str:
             cell(row["flips"] / row["members"] for row in own if row["stage"] == list(stage))
             for stage in STAGES
         ]
-        cells.append(cell(row["signal_changes"] / row["groups"] for row in own))
-        cells.append(cell(row["rank_correlation"] for row in own))
+        seeds = {seed: [row for row in own if row["seed"] == seed] for seed in figures["seeds"]}
+        for part, whole in (("signal_changes", "groups"), ("ranks", "groups_compared")):
+            cells.append(
+                cell(
+                    sum(_part(row, part) for row in rows) / whole_of
+                    for rows in seeds.values()
+                    if (whole_of := sum(row[whole] for row in rows))
+                )
+            )
         lines.append([name, *cells])
     return markdown(["reading", *heads, "signal gained or lost", "rank correlation"], lines)
+
+
+def _part(row: Mapping[str, Any], part: str) -> float:
+    """A sum over the row's groups."""
+    if part == "ranks":
+        return float(row["rank_correlation"] or 0.0) * float(row["groups_compared"])
+    return float(row[part])
 
 
 def picture(figures: Figures) -> str:

@@ -32,7 +32,7 @@ from toolwright.credit.advantages import group_advantage
 from toolwright.credit.turns import Turns, turn_terms
 from toolwright.imports import load_file
 from toolwright.process.packaged import packaged
-from toolwright.statistics import Ratio
+from toolwright.statistics import Ratio, mean_of, student
 from toolwright.types import CallRecord, ToolErrorKind, Trajectory
 
 STAGES = ((0, 5), (5, 15), (15, 45))
@@ -209,7 +209,8 @@ def _result(call: CallRecord) -> Any:
 
 def table(figures: Figures) -> str:
     """Areas of pairs that both ran, one column a stage, then other pairs and the share of ties, in
-    the first stage, which has most pairs of one swap."""
+    the first stage, which has most pairs of one swap. Below it, differences within a seed from
+    `episode`; * marks those beyond 95 % of Student's t, each taken alone."""
     heads = [f"steps {a} to {b - 1}" for a, b in STAGES]
     lines = []
     for name in CREDITS:
@@ -219,7 +220,23 @@ def table(figures: Figures) -> str:
         cells.append(cell(row["ties"]["ran"] / row["pairs"]["ran"] for row in first))
         lines.append([name, *cells])
     heads += ["first: one swap", "first: all pairs", "first: ties"]
-    return markdown(["credit", *heads], lines)
+    less = [
+        [name, *(_difference(figures, name, stage) for stage in STAGES)]
+        for name in CREDITS
+        if name != "episode"
+    ]
+    below = markdown(["less `episode`", *heads[: len(STAGES)]], less)
+    return f"{markdown(['credit', *heads], lines)}\n\n{below}"
+
+
+def _difference(figures: Figures, name: str, stage: tuple[int, int]) -> str:
+    """Mean difference from `episode` over the seeds; "-" for one seed."""
+    pairs = zip(_of(figures, name, stage)[0], _of(figures, "episode", stage)[0], strict=True)
+    found = mean_of(a - b for a, b in pairs if a is not None and b is not None)
+    if found is None or found.stderr is None:
+        return "-"
+    mark = " *" if abs(found.mean) > student(found.n - 1) * found.stderr else ""
+    return f"{found.mean:+.3f} ±{found.stderr:.3f}{mark}"
 
 
 def picture(figures: Figures) -> str:

@@ -19,11 +19,12 @@ class Study:
     """Name of its file, its picture and its page."""
     question: str
     recipe: str
-    """Recipe of its runs, below recipes/."""
+    """Recipe of its runs, below recipes/; "" for a study without training."""
     settings: Sequence[str]
     """Overrides of the recipe, TABLE.KEY=VALUE."""
     measure: Callable[[Mapping[int, Path]], Figures]
-    """Figures of finished runs, which are run folders by seed."""
+    """Figures of finished runs, which are run folders by seed; without training, of the study's
+    own folder under 0."""
     table: Callable[[Figures], str]
     """The table of its page, as Markdown."""
     picture: Callable[[Figures], str]

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from bench.studies.counterfactual_rewards import VARIANTS, compared, rewards, spearman
+from bench.errors import BenchError
+from bench.studies.counterfactual_rewards import (
+    VARIANTS,
+    compared,
+    rewarded,
+    rewards,
+    spearman,
+)
+from tests.support.finished_trajectories import trajectory
 
 pytestmark = pytest.mark.quick
 
@@ -32,3 +40,11 @@ def test_ties_share_their_ranks() -> None:
 def test_every_variant_has_options_that_the_reward_takes() -> None:
     _, variants = rewards()
     assert set(variants) == set(VARIANTS)
+
+
+def test_a_recording_of_other_rewards_is_refused() -> None:
+    """Such as one whose trajectories lack the texts of their actions."""
+    one = trajectory(reward=0.9)
+    assert rewarded([one], lambda _: 0.9) == [0.9]
+    with pytest.raises(BenchError, match=r"was rewarded 0\.9 and is rewarded -0\.03 now"):
+        rewarded([one], lambda _: -0.03)
