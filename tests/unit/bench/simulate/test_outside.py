@@ -70,7 +70,7 @@ def test_all_faults_together(place: OutsideStudio) -> None:
 
 def retries_are_samples(monkeypatch: pytest.MonkeyPatch) -> None:
     """A marked retry is sampled again."""
-    monkeypatch.setattr(OutsideAttempt, "known", lambda _self, _request: None)
+    monkeypatch.setattr(OutsideAttempt, "known", lambda *_, **__: None)
 
 
 def nothing_waits_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
