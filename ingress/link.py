@@ -2,7 +2,7 @@
 
 Invariants
 - An outage of the engine is no error: the call waits, and begins again under the same digest.
-- A call that begins again is a retry only if the engine may have it: the prompt had been sent.
+- A call that begins again is a retry only if the engine may have it: a prompt had been sent.
 - Ids that are out are never taken back. If a call that begins again has other ids than those that
   its client has seen, CallLost is raised.
 - The last event is Durable: the engine has the call on disk.
@@ -59,6 +59,11 @@ class _Progress:
     finished: set[int] = field(default_factory=set)
     """Choices whose Finished came."""
 
+    @property
+    def begun(self) -> bool:
+        """Whether a part of a completion came."""
+        return bool(self.finished) or any(self.seen.values())
+
 
 ALIVE_SECONDS = 1.0
 """Time in which an engine that is there answers a health check, in seconds."""
@@ -95,7 +100,7 @@ class EngineLink:
         the trajectory. reply: what the agent will see; called after the last Finished. Closing the
         iterator leaves the call. Raises ServiceError, TransportError or CallLost.
         """
-        progress = _Progress()
+        progress, given = _Progress(), ask
         failures = 0
         while True:
             try:
@@ -112,7 +117,8 @@ class EngineLink:
             log.info("engine does not answer", failures=failures, error=str(found))
             await asyncio.sleep(backoff(failures, found))
             failures += 1
-            ask = _again(ask) if progress.prompted else ask
+            if progress.prompted:
+                ask = _again(ask, only_open=not (given.retry or progress.begun))
 
     async def silent_s(self) -> float:
         """Seconds since the engine answered, or since the start; it is called once more now."""
@@ -177,6 +183,7 @@ class EngineLink:
         stream = self._stub.Generate()
         try:
             await _write(stream, pb.GenerateRequest(ask=ask))
+            progress.prompted |= ask.HasField("guess")
             first = await _read(stream)
             if first.HasField("replay"):
                 for finished in first.replay.completions:
@@ -184,20 +191,24 @@ class EngineLink:
                     if finished.choice not in progress.finished:
                         progress.finished.add(finished.choice)
                         yield rest
-            elif first.HasField("attached"):
-                if any(progress.seen.values()) or progress.finished:
-                    raise CallLost("the engine has lost a call that had begun: send it again")
-                made = await prompt(first.attached)
-                progress.prompted = True
-                await _write(stream, pb.GenerateRequest(prompt=made))
+            else:
+                begun: pb.GenerateResponse | None = first
+                if first.HasField("attached"):
+                    if progress.begun:
+                        raise CallLost("the engine has lost a call that had begun: send it again")
+                    made = await prompt(first.attached)
+                    progress.prompted = True
+                    await _write(stream, pb.GenerateRequest(prompt=made))
+                    begun = None
+                elif not ask.HasField("guess"):
+                    raise BrokenOrder("the engine's first response is neither Attached nor Replay")
                 for _ in range(max(1, ask.n)):
-                    async with aclosing(_completion(stream, progress.seen)) as events:
+                    async with aclosing(_completion(stream, progress.seen, begun)) as events:
                         async for event in events:
                             if isinstance(event, pb.Finished):
                                 progress.finished.add(event.choice)
                             yield event
-            else:
-                raise BrokenOrder("the engine's first response is neither Attached nor Replay")
+                    begun = None
             await _write(stream, pb.GenerateRequest(reply=await reply()))
             last = await _read(stream)
             if not last.HasField("durable"):
@@ -208,10 +219,12 @@ class EngineLink:
             stream.cancel()
 
 
-async def _completion(stream: Any, seen: dict[int, array[int]]) -> AsyncGenerator[Event]:
-    """The events up to the next Finished."""
+async def _completion(
+    stream: Any, seen: dict[int, array[int]], first: pb.GenerateResponse | None
+) -> AsyncGenerator[Event]:
+    """The events up to the next Finished. first: a response that was read already."""
     while True:
-        response = await _read(stream)
+        response, first = first or await _read(stream), None
         if response.HasField("delta"):
             seen[response.delta.choice].extend(unpack(response.delta.token_ids, "i"))
             yield response.delta
@@ -254,10 +267,11 @@ async def _write(stream: Any, request: pb.GenerateRequest) -> None:
         raise BrokenOrder("the engine ended a call too early") from None
 
 
-def _again(ask: pb.Ask) -> pb.Ask:
+def _again(ask: pb.Ask, *, only_open: bool) -> pb.Ask:
     repeated = pb.Ask()
     repeated.CopyFrom(ask)
-    repeated.retry = True
+    repeated.retry, repeated.only_open = True, only_open
+    repeated.ClearField("guess")  # a call that has begun is lost if the engine does not have it
     return repeated
 
 

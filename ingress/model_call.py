@@ -20,8 +20,9 @@ from ingress.choice import Choice
 from ingress.config import ASIDE, POLICY, IngressTable
 from ingress.dialects.reading import MOST_MESSAGES
 from ingress.errors import ApiError, wrong
-from ingress.link import CallLost, EngineLink, Event, ids_message
+from ingress.link import CallLost, EngineLink, Event
 from ingress.metrics import Metrics, Verified
+from ingress.prompts import guessed, prompt_message
 from ingress.readers.registry import calls_required, chosen, make_reader
 from ingress.response_ids import is_response, node_of, response_id
 from ingress.text.completion import Completion
@@ -39,7 +40,7 @@ from ingress.types import (
     Usage,
 )
 from toolwright.chat.tokenizer import ChatTokenizer
-from toolwright.ingress.limits import MOST_RESULT, MOST_TEXT, ids_digest
+from toolwright.ingress.limits import MOST_TEXT, ids_digest
 from toolwright.ingress.v1 import ingress_pb2 as pb
 from toolwright.process.backoff import Backoff
 
@@ -71,9 +72,17 @@ class ModelCall:
     """One call. Make it by `prepare`, then go through `events` once."""
 
     def __init__(
-        self, request: ModelRequest, digests: Digests, text: Text, table: IngressTable, key: str
+        self,
+        request: ModelRequest,
+        digests: Digests,
+        text: Text,
+        table: IngressTable,
+        key: str,
+        guess: pb.Guess | None = None,
     ) -> None:
+        """guess: see `guessed`."""
         self.request = request
+        self._guess = guess
         self._key = key
         self._digests = digests
         self._text = text
@@ -181,6 +190,8 @@ class ModelCall:
             aside=_model(request.model, self._table.aliases) == ASIDE,
             verify=int.from_bytes(digests.request[:4]) < self._table.verify * 2**32,
         )
+        if self._guess is not None and not (retry or ask.verify):
+            ask.guess.CopyFrom(self._guess)
         if constraint is not None:
             setattr(ask.constraint, constraint.kind, constraint.text)
         for name in request.sampling.__slots__:
@@ -221,17 +232,10 @@ class ModelCall:
             raise ApiError(str(error), param="messages" if raw is None else "prompt") from error
         except RecursionError as error:
             raise ApiError(_TOO_DEEP) from error
-        ids = ids_message(found.token_ids, [(one.value, count) for one, count in found.authors])
-        results = [
-            pb.ReadResult(id=one.call_id, text=one.text[:MOST_RESULT])
-            for one in new
-            if one.role == "tool"
-        ]
-        kind = "tail" if is_tail else "fresh"
         if is_tail and attached.ids_digest and self._verifying is None:
             self._verifying = asyncio.create_task(self._verify(attached, found.token_ids))
-        prompt = pb.Prompt(results=results, by_prefix=raw is not None)
-        getattr(prompt, kind).CopyFrom(ids)
+        prompt = prompt_message(found, new, "tail" if is_tail else "fresh")
+        prompt.by_prefix = raw is not None
         if self.request.keep:
             first = max(matched if attached.kept else 0, self.request.instructions)
             text = written(self.request.messages[first:])
@@ -262,6 +266,8 @@ class ModelCall:
         keep = self.request.keep
         return pb.Reply(completions=[one.canonical(keep=keep) for one in self._choices])
 
+
+_Prepared = tuple[ModelRequest, Digests, pb.Guess | None]
 
 log = structlog.get_logger("ingress")
 
@@ -298,24 +304,31 @@ async def prepare(
     """The call of a body. read: the dialect's reader of bodies. key: the trajectory's. Raises
     ApiError, and as `EngineLink.conversation`."""
 
-    def digested(request: ModelRequest) -> tuple[ModelRequest, Digests]:
+    guesses = text.tails and table.thinking != "template"
+
+    def digested(request: ModelRequest, tails: Tails) -> _Prepared:
         messages = in_call_order(request.messages)
         request = replace(request, model=request.model or POLICY, messages=messages)
-        return request, digests_of(request, text.options)
+        # Text that is kept depends on the match, and a raw prompt has no messages.
+        linear = guesses and request.raw is None and not request.keep
+        guess = guessed(request, tails) if linear else None
+        return request, digests_of(request, text.options), guess
 
-    def first(_: Tails) -> ModelRequest | tuple[ModelRequest, Digests]:
+    def first(tails: Tails) -> ModelRequest | _Prepared:
         request = read(body)
-        return request if request.previous else digested(request)
+        return request if request.previous else digested(request, tails)
 
     try:
         found = await text.workers.run(first, key)
         if isinstance(found, ModelRequest):
             pieces, named = await _conversation(link, key, found.previous), found
-            found = await text.workers.run(lambda _: digested(_continued(named, pieces)), key)
+            found = await text.workers.run(
+                lambda tails: digested(_continued(named, pieces), tails), key
+            )
     except RecursionError as error:
         raise ApiError(_TOO_DEEP) from error
-    request, digests = found
-    call = ModelCall(request, digests, text, table, key)
+    request, digests, guess = found
+    call = ModelCall(request, digests, text, table, key, guess)
     _model(request.model, table.aliases)
     return call
 

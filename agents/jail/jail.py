@@ -28,11 +28,10 @@ from toolwright.jail.view import (
     ACCOUNTS,
     Account,
     View,
-    account_of,
     become,
     folder_fault,
-    own_account,
-    prefixes,
+    jail_account,
+    shown_folders,
 )
 
 PORT = 8080
@@ -107,14 +106,13 @@ def make_jail(kind: str, program: str, folders: Sequence[str]) -> Jail:
         raise StartError(f"{kind} is not on PATH: install it, or set task.agent.sandbox")
     if not os.access(PYTHON, os.X_OK):
         raise StartError(f"a jail needs the system's {PYTHON}: `apt-get install python3`")
-    account = own_account() if os.geteuid() else account_of(ACCOUNTS)
+    account = jail_account()
     if account is None:
         raise StartError(
             f"the host runs as root, and no account {' or '.join(ACCOUNTS)} exists: "
             f"`useradd --system --no-create-home {ACCOUNTS[0]}` makes one"
         )
-    own = prefixes(program) if Path(program).parent.name == "bin" else set()
-    every = tuple(sorted({*own, *folders}))
+    every = shown_folders(program, folders)
     for folder in every:
         if fault := folder_fault(folder, account):
             raise StartError(f"task.agent: {fault}")

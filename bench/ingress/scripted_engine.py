@@ -173,7 +173,8 @@ class ScriptedEngine(ingress_pb2_grpc.IngressServiceServicer):
         self._fail("ask")
         if ask.key not in self.keys:
             raise _no_key()
-        recorded = self._replies.get(ask.request_digest) if ask.retry else None
+        repeats = ask.retry and not ask.only_open
+        recorded = self._replies.get(ask.request_digest) if repeats else None
         if recorded is not None:
             yield pb.GenerateResponse(replay=pb.Replay(completions=recorded))
             await anext(requests)

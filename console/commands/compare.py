@@ -38,6 +38,6 @@ def compare(
             title = ", ".join(run.name for run in found)
             put(output, file_of("comparison", title, comparison(found, window=smooth)))
         except OSError as error:
-            where = f"{error.filename}: {error.strerror}"
+            where = f"{output}: {error.strerror}"
             raise ConsoleError(f"{where}; name another place with --output") from error
     print(output)

@@ -212,12 +212,14 @@ class OutsideAttempt:
         if not self._awaits_reward:
             self._rewarded.set()
 
-    def known(self, request: bytes) -> int | None:
-        """The newest call with a request digest, which is accepted or in flight."""
+    def known(self, request: bytes, *, only_open: bool = False) -> int | None:
+        """The newest call with a request digest, if it is in flight, or accepted unless
+        `only_open`."""
         number = self.forest.known(request)
-        if number is None or self.forest.node(number).turn is not None or number in self._calls:
+        if number is None or number in self._calls:
             return number
-        return None
+        accepted = self.forest.node(number).turn is not None
+        return number if accepted and not only_open else None
 
     def match(self, request: ModelRequest) -> Match | None:
         """The completion that a request goes on from."""

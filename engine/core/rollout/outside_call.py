@@ -31,8 +31,9 @@ from engine.types import Generated
 from toolwright.process.backoff import Backoff
 from toolwright.types import Floats, Ids, floats, ids
 
-DELTA_NS = 50_000_000
-"""Interval between the parts that a streaming client gets."""
+DELTA_NS = 100_000_000
+"""Interval between the parts that a streaming client gets. Each is a gRPC message, which costs the
+engine 0.3 ms of CPU, and the ingress as much."""
 LOGGED_NS = 750_000_000
 """Interval between the parts that are logged while a client reads along: an engine that dies takes
 back no more than the last second of what the client has seen."""

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 from engine.offline.check.remarks import LEFT_OUT, WARNING
 from engine.offline.missing_inputs import producer_of
+from toolwright.jail.view import folder_fault, jail_account, shown_folders
 from toolwright.recipe import Agent, Recipe, task_key
-from toolwright.recipe.agent_program import agent_words, started_agents
+from toolwright.recipe.agent_program import agent_folders, agent_words, started_agents
 
 
 def agent_lines(recipe: Recipe) -> Iterator[str]:
@@ -28,6 +29,8 @@ def agent_lines(recipe: Recipe) -> Iterator[str]:
                 f'{WARNING}{key}.sandbox = "none": an agent may do what its account may, and reach '
                 "any network"
             )
+        if agent.in_process and agent.sandbox != "none":
+            yield from (f"{WARNING}{key}: {fault}" for fault in _hidden(recipe, agent, words[0]))
         where = {"http": f"the service {agent.url}", "container": f"the image {agent.image}"}
         said = " ".join(filter(None, (where.get(agent.kind), shlex.join(words))))
         yield f"{key}: {said}, at most {agent.at_once} at a time"
@@ -41,3 +44,10 @@ def _missing(recipe: Recipe, agent: Agent) -> Iterator[tuple[str, str]]:
             found = (producer_of(recipe, one) for one in (path, *path.parents))
             if producer := next(filter(None, found), ""):
                 yield word, producer
+
+
+def _hidden(recipe: Recipe, agent: Agent, program: str) -> Iterator[str]:
+    """Why a jail on this machine cannot show the program or a folder."""
+    if (account := jail_account()) is not None:
+        folders = shown_folders(program, agent_folders(recipe, agent))
+        yield from filter(None, (folder_fault(folder, account) for folder in folders))

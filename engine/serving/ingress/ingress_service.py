@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Any
 
 import grpc.aio
@@ -82,6 +83,7 @@ class IngressServicer(ingress_pb2_grpc.IngressServiceServicer):
         self._tokenizer = tokenizer
         self._vocab_size = vocab_size
         self._ends = {codec.token_id(text) for text in codec.turn_ends} - {None}
+        self._end = codec.token_id(codec.end_of_turn)
 
     async def Generate(
         self, requests: AsyncIterator[pb.GenerateRequest], context: Context
@@ -237,13 +239,16 @@ class IngressServicer(ingress_pb2_grpc.IngressServiceServicer):
         attempt, request = await self._attempt(ask.key, KeyUse.CALLS), _request(ask)
         if ask.retry:
             await attempt.unreserved(request.request)
-        number = attempt.known(request.request) if ask.retry else None
+        number = attempt.known(request.request, only_open=ask.only_open) if ask.retry else None
         if number is None:
             with attempt.reserved(request):
                 match = attempt.match(request)
-                attached = self._attached(attempt, match, verify=ask.verify)
-                yield pb.GenerateResponse(attached=attached)
-                prompt = _prompt((await _next(requests, "prompt")).prompt, self._vocab_size)
+                prompt = self._guessed(ask.guess, match) if ask.HasField("guess") else None
+                if prompt is None:
+                    attached = self._attached(attempt, match, verify=ask.verify)
+                    yield pb.GenerateResponse(attached=attached)
+                    given = (await _next(requests, "prompt")).prompt
+                    prompt = _prompt(given, self._vocab_size)
                 call = attempt.ask(request, match, prompt)
             number = call.number
             with attempt.reading(call):
@@ -311,19 +316,33 @@ class IngressServicer(ingress_pb2_grpc.IngressServiceServicer):
                     yield pb.GenerateResponse(delta=_delta(node, token_ids[at:], logprobs[at:]))
                     sent[node.number] = len(token_ids)
 
+    def _guessed(self, guess: pb.Guess, match: Match | None) -> PromptIds | None:
+        """The guessed prompt, as it goes on from a match; None if it does not fit."""
+        if match is None or guess.matched != match.messages:
+            return None
+        prompt = _prompt(guess.prompt, self._vocab_size)
+        if not self._turn_ended(match.node):
+            return prompt
+        if prompt.authors[:1] != ((Author.TEMPLATE, 1),) or prompt.token_ids[0] != self._end:
+            return None
+        return replace(prompt, token_ids=prompt.token_ids[1:], authors=prompt.authors[1:])
+
+    def _turn_ended(self, node: Node) -> bool:
+        last = node.acted.token_ids[-1:] if node.acted is not None else ()
+        return not self._ends.isdisjoint(last)
+
     def _attached(
         self, attempt: OutsideAttempt, match: Match | None, *, verify: bool
     ) -> pb.Attached:
         if match is None:
             return pb.Attached(room=attempt.context_tokens)
         node = match.node
-        last = node.acted.token_ids[-1:] if node.acted is not None else ()
         return pb.Attached(
             node=node.number,
             matched=match.messages,
             room=max(0, attempt.context_tokens - node.end),
             tokens=node.end,
-            turn_ended=not self._ends.isdisjoint(last),
+            turn_ended=self._turn_ended(node),
             ids_digest=ids_digest(attempt.forest.ids(node.number)) if verify else b"",
             kept=attempt.keeps(match),
         )

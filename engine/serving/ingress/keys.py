@@ -9,7 +9,6 @@ from __future__ import annotations
 import hmac
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from enum import StrEnum
-from hashlib import sha256
 
 PROOF_BYTES = 16
 
@@ -46,7 +45,7 @@ class Keys:
 
     def _proof(self, attempt: str, use: KeyUse) -> bytes:
         message = f"{use}\0{attempt}".encode()
-        return hmac.new(self._secret, message, sha256).digest()[:PROOF_BYTES]
+        return hmac.digest(self._secret, message, "sha256")[:PROOF_BYTES]
 
 
 def _text(data: bytes) -> str:

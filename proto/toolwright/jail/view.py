@@ -53,6 +53,11 @@ def account_of(names: Sequence[str]) -> Account | None:
     return None
 
 
+def jail_account() -> Account | None:
+    """The account of this process, or one of `ACCOUNTS` if it is root; None without one."""
+    return own_account() if os.geteuid() else account_of(ACCOUNTS)
+
+
 def become(account: Account) -> list[str]:
     """Words before a command that change the account, by a program of util-linux. For Popen's own
     `user` Python would fork this process with its gRPC threads."""
@@ -73,6 +78,13 @@ def prefixes(program: str) -> set[str]:
         os.path.dirname(os.path.dirname(path)) for path in (program, os.path.realpath(program))
     }
     return {prefix for prefix in found if not f"{prefix}/".startswith("/usr/")}
+
+
+def shown_folders(program: str, folders: Sequence[str]) -> tuple[str, ...]:
+    """Folders that a jail has to show for a program: those of its installation, if it lies in a
+    folder `bin`, and `folders`."""
+    own = prefixes(program) if os.path.basename(os.path.dirname(program)) == "bin" else set()
+    return tuple(sorted({*own, *folders}))
 
 
 def folder_fault(folder: str, account: Account) -> str:

@@ -18,6 +18,7 @@ from engine.serving.admission.train import TrainLane
 from engine.serving.journal.journal import Journal
 from tests.integration.engine.conftest import MakeWorld
 from tests.integration.engine.outside_runs import REPORTS, leased, served
+from tests.support.agents import END
 from tests.support.dialogue import by_turn
 from tests.support.waiting import holds_for, until
 from toolwright import wire
@@ -170,6 +171,50 @@ async def test_a_marked_retry_joins_the_call_or_gets_it_again(world: MakeWorld) 
         trajectory = await leased(run)
     masks = [any(sequence.loss_mask) for sequence in trajectory.sequences]
     assert masks == [False, True]  # the later sample took the place of the first
+
+
+@pytest.mark.parametrize("matched", [2, 1])
+@pytest.mark.parametrize("end", ["", END])
+async def test_a_guess_that_fits_is_the_prompt(
+    world: MakeWorld, codec: HuggingFaceCodec, end: str, matched: int
+) -> None:
+    here = await world(script=by_turn(codec, [f"one{end}", f"two{end}"], mark="<2>"))
+    tail = codec.encode(f"{END}<2>")
+    runs = (trajectory_pb2.AUTHOR_TEMPLATE, 1), (trajectory_pb2.AUTHOR_PROMPT, len(tail) - 1)
+    ids = pb.Ids(
+        token_ids=wire.pack(tail, "i"),
+        token_count=len(tail),
+        authors=[pb.AuthorRun(author=author, count=count) for author, count in runs],  # type: ignore[arg-type]
+    )
+    guess = pb.Guess(matched=matched, prompt=pb.Prompt(tail=ids))
+    async with served(here) as (run, client):
+        taken = await client.take()
+        talk = await client.talk(taken.key, ["q"])
+        second = await client.ask(taken.key, [*talk, "2"], guess=guess)
+        if matched != 2:
+            assert (await second.prompt()).matched == 2
+        await second.completions()
+        await second.reply()
+        assert await client.end(taken.key) == 2
+        trajectory = await leased(run)
+    (sequence,) = trajectory.sequences
+    first = codec.decode(here.sampler.requests[0].input_ids)
+    ended = END if matched == 2 or end else ""
+    assert codec.decode(sequence.token_ids) == f"{first}one{ended}<2>two{end}"
+
+
+async def test_a_repeated_request_without_a_reply_gets_no_accepted_call(world: MakeWorld) -> None:
+    here = await world(timing=Timing(tokens_per_second=20))
+    async with served(here) as (_run, client):
+        key = (await client.take()).key
+        await client.talk(key, ["q"])
+        again = await client.ask(key, ["q"], retry=True, only_open=True)
+        assert not (await again.prompt()).HasField("node")
+        joined = await client.ask(key, ["q"], retry=True, only_open=True)
+        (found,) = await again.completions()
+        assert await joined.completions() == [found]
+        await again.reply()
+        assert await client.end(key) == 2
 
 
 async def test_a_marked_retry_does_not_pass_its_request(world: MakeWorld) -> None:

@@ -152,6 +152,14 @@ def test_an_agent_without_a_jail_is_warned_of(run: Command) -> None:
     assert "python -V, at most 3 at a time" in said
 
 
+@pytest.mark.skipif(shutil.which("firejail") is None, reason="firejail is not installed")
+def test_a_folder_that_no_jail_can_show_is_warned_of(run: Command) -> None:
+    agent = {"kind": "command", "command": ["python", "-V"], "folders": ["/run"]}
+    assert "warning: task.agent: /run cannot be seen in a sandbox" in run.says(
+        task={"agent": agent}
+    )
+
+
 def test_an_agent_whose_environment_the_run_makes_is_looked_at_later(run: Command) -> None:
     agent = {"kind": "command", "command": ["env/bin/python", "agent.py"], "sandbox": "none"}
     made = {"name": "environment", "run": ["true"], "makes": "env"}

@@ -387,6 +387,10 @@ async def test_results_stand_in_the_order_of_their_calls(policy_folder: Path) ->
         texts = [one.text for one in served.engine.calls[1].prompt.results]
         assert texts == [one["content"] for one in results]
         assert served.engine.nodes[1].parent == 0
+        second = served.engine.calls[1]
+        assert second.ask.guess.matched == 2
+        assert second.ask.guess.prompt.results == second.prompt.results
+        assert second.ask.guess.prompt.tail.token_ids[4:] == second.prompt.tail.token_ids
 
 
 async def test_a_completion_that_its_limit_ended_gets_the_end_of_its_turn(served: Served) -> None:

@@ -170,6 +170,8 @@ class Ask(google.protobuf.message.Message):
     STREAM_FIELD_NUMBER: builtins.int
     ASIDE_FIELD_NUMBER: builtins.int
     VERIFY_FIELD_NUMBER: builtins.int
+    GUESS_FIELD_NUMBER: builtins.int
+    ONLY_OPEN_FIELD_NUMBER: builtins.int
     key: builtins.str
     """Key of the trajectory, from Take."""
     agent: builtins.str
@@ -190,6 +192,8 @@ class Ask(google.protobuf.message.Message):
     """The call is served and recorded, and never trained."""
     verify: builtins.bool
     """Attached brings the digest of its ids."""
+    only_open: builtins.bool
+    """With `retry`: no Reply was sent, so an accepted call is another one."""
     @property
     def reasoning(self) -> google.protobuf.internal.containers.ScalarMap[builtins.int, builtins.bytes]:
         """Digest of an assistant message's reasoning, by the message's number from 0. Only for messages
@@ -206,6 +210,10 @@ class Ask(google.protobuf.message.Message):
     @property
     def stops(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """Texts that end a completion, at most 32."""
+
+    @property
+    def guess(self) -> global___Guess:
+        """Where the request most likely stands, so that nothing waits for Attached."""
 
     def __init__(
         self,
@@ -224,11 +232,39 @@ class Ask(google.protobuf.message.Message):
         stream: builtins.bool = ...,
         aside: builtins.bool = ...,
         verify: builtins.bool = ...,
+        guess: global___Guess | None = ...,
+        only_open: builtins.bool = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["constraint", b"constraint", "sampling", b"sampling"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["agent", b"agent", "aside", b"aside", "constraint", b"constraint", "digests", b"digests", "key", b"key", "n", b"n", "reasoning", b"reasoning", "request_digest", b"request_digest", "retry", b"retry", "root", b"root", "sampling", b"sampling", "stops", b"stops", "stream", b"stream", "verify", b"verify"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["constraint", b"constraint", "guess", b"guess", "sampling", b"sampling"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["agent", b"agent", "aside", b"aside", "constraint", b"constraint", "digests", b"digests", "guess", b"guess", "key", b"key", "n", b"n", "only_open", b"only_open", "reasoning", b"reasoning", "request_digest", b"request_digest", "retry", b"retry", "root", b"root", "sampling", b"sampling", "stops", b"stops", "stream", b"stream", "verify", b"verify"]) -> None: ...
 
 global___Ask = Ask
+
+@typing.final
+class Guess(google.protobuf.message.Message):
+    """A prompt for a place that the ingress expects. The engine takes it if `matched` is as in Attached."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    MATCHED_FIELD_NUMBER: builtins.int
+    PROMPT_FIELD_NUMBER: builtins.int
+    matched: builtins.int
+    @property
+    def prompt(self) -> global___Prompt:
+        """A tail that begins with the end of a turn, as one TEMPLATE id. The engine leaves that id out if
+        the ids of the matched call end a turn.
+        """
+
+    def __init__(
+        self,
+        *,
+        matched: builtins.int = ...,
+        prompt: global___Prompt | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["prompt", b"prompt"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["matched", b"matched", "prompt", b"prompt"]) -> None: ...
+
+global___Guess = Guess
 
 @typing.final
 class Constraint(google.protobuf.message.Message):

@@ -39,6 +39,7 @@ class IngressServiceStub:
       Attached -> Delta* -> Finished (n of them) -> Durable
     or, for a marked retry of a call that the engine has:
       Replay -> Durable
+    If `Ask.guess` fits, there is neither Attached nor Prompt.
     The ingress sends Prompt after Attached, and Reply after the last Finished or after Replay. An
     agent gets the end of its response only after Durable. A publish or an outage of the samplers
     delays responses; it is never an error.
@@ -123,6 +124,7 @@ class IngressServiceAsyncStub:
       Attached -> Delta* -> Finished (n of them) -> Durable
     or, for a marked retry of a call that the engine has:
       Replay -> Durable
+    If `Ask.guess` fits, there is neither Attached nor Prompt.
     The ingress sends Prompt after Attached, and Reply after the last Finished or after Replay. An
     agent gets the end of its response only after Durable. A publish or an outage of the samplers
     delays responses; it is never an error.
@@ -209,6 +211,7 @@ class IngressServiceServicer(metaclass=abc.ABCMeta):
           Attached -> Delta* -> Finished (n of them) -> Durable
         or, for a marked retry of a call that the engine has:
           Replay -> Durable
+        If `Ask.guess` fits, there is neither Attached nor Prompt.
         The ingress sends Prompt after Attached, and Reply after the last Finished or after Replay. An
         agent gets the end of its response only after Durable. A publish or an outage of the samplers
         delays responses; it is never an error.

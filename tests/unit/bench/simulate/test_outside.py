@@ -17,7 +17,7 @@ QUICK = 16
 """Plans of the quick tier, some 2 s of CPU."""
 POINTS = 200
 """Kills of a kind in the slow tier."""
-ENOUGH = 60
+ENOUGH = range(60, 180)
 """Plans in which a planted bug must show."""
 
 
@@ -70,7 +70,7 @@ def test_all_faults_together(place: OutsideStudio) -> None:
 
 def retries_are_samples(monkeypatch: pytest.MonkeyPatch) -> None:
     """A marked retry is sampled again."""
-    monkeypatch.setattr(OutsideAttempt, "known", lambda _self, _request: None)
+    monkeypatch.setattr(OutsideAttempt, "known", lambda *_, **__: None)
 
 
 def nothing_waits_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,4 +97,4 @@ def test_a_planted_bug_is_found(
     monkeypatch: pytest.MonkeyPatch, place: OutsideStudio, plant: Any
 ) -> None:
     plant(monkeypatch)
-    assert any(place.play(outside_plan(seed)).errors for seed in range(ENOUGH))
+    assert any(place.play(outside_plan(seed)).errors for seed in ENOUGH)
