@@ -26,7 +26,7 @@ from bench.studies.types import Figures, Study
 from console.course.commands import SGLANG
 from console.machine import sampler_home
 from console.machine.processes import Command, Processes
-from console.machine.ready import free_ports, http_ready
+from console.machine.ready import free_ports, until_serves
 from toolwright.process.packaged import packaged
 
 RECIPE = "searl/recipe.toml"
@@ -153,7 +153,7 @@ async def _cells(
             environment={SGLANG: str(sampler_home.find() or os.environ.get(SGLANG, ""))},
         )
     )
-    await processes.while_alive(processes.until_ready(sampler, http_ready(url), READY_S))
+    await processes.while_alive(processes.until_ready(sampler, until_serves(url), READY_S))
     own = versions(folder / "memory/memory.sqlite")
     missing = list(_missing(folder, home, step, own))
     evaluations = []

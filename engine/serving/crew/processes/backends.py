@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from engine.config import EngineTable
 from engine.errors import StartupError
 from engine.serving.crew.unfit_recipes import refuse_ray, refuse_workers
 from toolwright.recipe import Recipe
@@ -43,7 +44,7 @@ def on_backend(
             "--backend ray needs --ray-address, host:port of the cluster's head; on one machine "
             "use --workers alone"
         )
-    refuse_workers(recipe)
+    refuse_workers(recipe, recipe.table("engine", EngineTable))
     refuse_ray(recipe)
     from engine.serving.crew.processes.ray_workers import on_ray
 
