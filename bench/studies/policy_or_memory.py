@@ -153,7 +153,9 @@ async def _cells(
             environment={SGLANG: str(sampler_home.find() or os.environ.get(SGLANG, ""))},
         )
     )
-    await processes.while_alive(processes.until_ready(sampler, until_serves(url), READY_S))
+    await processes.while_alive(
+        processes.until_ready(sampler, until_serves(f"{url}/health"), READY_S)
+    )
     own = versions(folder / "memory/memory.sqlite")
     missing = list(_missing(folder, home, step, own))
     evaluations = []
