@@ -15,6 +15,7 @@ from engine.core.rollout.assignment import Assignment, RolloutContext
 from engine.errors import TaskUnfit
 from engine.serving.admission.places import Places
 from engine.serving.crew.crew import GroupAssignment
+from engine.serving.crew.place_grants import PlaceGrants
 from engine.serving.crew.worker_link import RemoteMember, WorkerLost
 from engine.serving.crew.workers import Workers
 from engine.serving.journal.logs import OpenLog
@@ -48,19 +49,27 @@ class RemoteCrew:
             for name in trajectories:
                 group.earlier.pop(name, None)
             logs = await self.workers.open_logs(trajectories)
+        grants = PlaceGrants(self.places)
         try:
             while True:
                 try:
-                    return await self._run_group(group, trajectories, logs)
+                    return await self._run_group(group, trajectories, logs, grants)
                 except WorkerLost as lost:
                     logs = lost.logs
+                    await grants.withdraw()
         finally:
+            await grants.close()
             group.queued.set()
 
     async def _run_group(
-        self, group: GroupAssignment, trajectories: list[str], logs: Mapping[str, OpenLog]
+        self,
+        group: GroupAssignment,
+        trajectories: list[str],
+        logs: Mapping[str, OpenLog],
+        grants: PlaceGrants,
     ) -> list[RemoteMember]:
-        ahead = 0 if logs else group.size
+        held = grants.held
+        ahead = held if logs else max(held, group.size)
         drawn = group.drawn
         _, assigned = await self.workers.assign(
             pb.Assignment(
@@ -78,20 +87,18 @@ class RemoteCrew:
             logs,
             trajectories=trajectories,
             media=drawn.media,
-            places=self.places,
+            grants=grants,
             queued=group.queued.set,
         )
         try:
-            if ahead:
-                assigned.want(ahead)
+            if ahead > held:
+                grants.want(ahead - held)
                 await asyncio.sleep(0)  # each takes a place or its turn
                 group.queued.set()
             members = await assigned.outcome
         except TaskUnfit:
             self.workers.over(assigned)
             raise
-        finally:
-            await assigned.close()
         self.workers.over(assigned)
         return members
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from engine.core.images.media import Media
 from engine.errors import EngineError
-from engine.serving.admission.places import Places
+from engine.serving.crew.place_grants import PlaceGrants
 from engine.serving.crew.statistics import WorkerStatistics
 from engine.serving.journal.logs import OpenLog
 from engine.types import SessionRef
@@ -66,15 +66,13 @@ class Assigned:
     trajectories: Sequence[str] = ()
     """Ids of a group's trajectories, whose logs are in the journal."""
     media: Sequence[Media] = ()
-    places: Places | None = None
+    grants: PlaceGrants | None = None
+    """Places of a group; None = a row of an evaluation, which takes none."""
     queued: Callable[[], None] = lambda: None
     sampled: Callable[[], None] = lambda: None
     kept: Sequence[SessionRef] = ()
     """Tool sessions that the worker is to adopt."""
     members: list[RemoteMember] = field(default_factory=list)
-    granted: int = 0
-    _holders: set[asyncio.Task[None]] = field(default_factory=set)
-    _freed: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(0))
 
     @property
     def number(self) -> int:
@@ -87,36 +85,10 @@ class Assigned:
             yield pb.WorkResponse(earlier=piece)
         yield pb.WorkResponse(assignment=self.message)
 
-    def want(self, places: int) -> None:
-        """Waits in the background for so many places, and grants them to the worker."""
-        for _ in range(places):
-            task = asyncio.get_running_loop().create_task(self._hold())
-            self._holders.add(task)
-            task.add_done_callback(self._holders.discard)
-
-    def free(self, places: int) -> None:
-        """The worker gave places back."""
-        for _ in range(places):
-            self._freed.release()
-
     @property
     def places_message(self) -> pb.WorkResponse:
-        return pb.WorkResponse(places=pb.Places(assignment=self.number, granted=self.granted))
-
-    async def close(self) -> None:
-        """Gives all places back."""
-        holders = list(self._holders)
-        for task in holders:
-            task.cancel()
-        await asyncio.gather(*holders, return_exceptions=True)
-
-    async def _hold(self) -> None:
-        if self.places is None:
-            raise AssertionError("a row of an evaluation takes no places")
-        async with self.places:
-            self.granted += 1
-            self.send(self.places_message)
-            await self._freed.acquire()
+        granted = self.grants.granted if self.grants is not None else 0
+        return pb.WorkResponse(places=pb.Places(assignment=self.number, granted=granted))
 
 
 class WorkerLink:

@@ -195,6 +195,8 @@ class Workers:
         link.assignments[message.id] = assigned
         for part in assigned.messages:
             link.send(part)
+        if assigned.grants is not None:
+            assigned.grants.begin(lambda: link.send(assigned.places_message))
         return link, assigned
 
     def over(self, assigned: Assigned) -> None:
@@ -267,9 +269,10 @@ class Workers:
         for change in report.sessions:
             self._mirror.take(link.name, change)
         for place in report.places:
-            if (one := link.assignments.get(place.assignment)) is not None:
-                one.free(place.freed)
-                one.want(place.wanted)
+            one = link.assignments.get(place.assignment)
+            if one is not None and one.grants is not None:
+                one.grants.free(place.freed)
+                one.grants.want(place.wanted)
         for event in report.events:
             self._happened(event.kind, **json.loads(event.data_json))
         for number in report.queued:

@@ -24,6 +24,8 @@ ENOUGH = 150
 """Schedules in which a planted bug must show."""
 STRAY = 54
 """A schedule in which a worker calls in a session that another one has taken over."""
+NO_ROOM = 137
+"""A schedule in which a worker dies while its sessions are all that the tool service takes."""
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +42,13 @@ def test_a_seed_gives_one_history_that_keeps_every_promise(place: Studio) -> Non
         again = place.play(schedule_of(seed, WORKERS))
         assert first.played is not None
         assert first.played.digest == again.digest
+
+
+@pytest.mark.quick
+def test_a_group_keeps_its_places_while_its_worker_dies(place: Studio) -> None:
+    schedule = schedule_of(NO_ROOM, WORKERS)
+    failure = outcome(place, replace(schedule, faults=schedule.faults[:2])).failure
+    assert failure is None, failure.text
 
 
 @pytest.mark.slow
