@@ -102,7 +102,7 @@ def test_the_command_names_the_best_fixed_limit(tmp_path: Path) -> None:
     words = ["kv", "steady", "--cache", "400000", "--limits", "2,4", "--trajectories", "6"]
     done = CliRunner().invoke(app, [*words, "--json", str(tmp_path / "cells.json")])
     assert done.exit_code == 0, done.output
-    (cell,) = json.loads((tmp_path / "cells.json").read_text())["cells"]
+    (cell,) = json.loads((tmp_path / "cells.json").read_text(encoding="utf-8"))["cells"]
     assert cell["fixed"][str(cell["best"])]["seconds"] == min(
         one["seconds"] for one in cell["fixed"].values()
     )

@@ -38,12 +38,12 @@ class Services:
     def close(self) -> None:
         self.closed += 1
 
-    async def open_session(self, session_id: str, *_: object) -> Services:
+    async def open_session(self, session_id: str, *_: object, fence: int) -> Services:
         self.opened.append(session_id)
         return self
 
     async def adopt(
-        self, session_id: str, _task: Task, _refs: Sequence[object]
+        self, session_id: str, _task: Task, _refs: Sequence[object], *, fence: int
     ) -> tuple[Services, frozenset[str]]:
         if self._ran is None:
             raise SessionLost("it is gone")

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from engine.offline.reference import ReferenceFault, Result, against, find, read_results
 from engine.offline.reference.comparing import ComparedRow, competition_ranks, standard_error
-from engine.offline.reference.fragment import html
+from engine.offline.reference.fragment import blocks
 from engine.offline.reference.names import assignments, matched
 from engine.offline.reference.showing import shown
+from toolwright.page.document import document
 
 SEVEN = ["nq", "triviaqa", "popqa", "hotpotqa", "2wikimultihopqa", "musique", "bamboogle"]
 
@@ -245,8 +246,8 @@ def test_a_strangers_suite_steers_neither_terminal_nor_page() -> None:
     name = "<script>\x1b[2J\n</script>"
     comparison = against("se_search:T1", [*results(nq=0.6), Result(name=name, score=0, n=1)])
     assert "\x1b" not in shown(comparison)
-    page = html(comparison)
-    assert "<script>" not in page
-    assert "&lt;script&gt;" in page
+    page = document("eval", blocks(comparison))
+    assert "<script>\\u001b" not in page
+    assert "\\u003cscript>" in page
     assert "\x1b" not in page
-    assert page.count("<table>") == page.count("</table>") == 2
+    assert sum(one is not None and one["kind"] == "table" for one in blocks(comparison)) == 2
