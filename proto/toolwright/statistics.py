@@ -45,7 +45,8 @@ def mean_of(values: Iterable[float]) -> Mean | None:
     if not found:
         return None
     n = len(found)
-    mean = math.fsum(value / n for value in found)
+    # The shares of tiny values are zeros.
+    mean = min(max(min(found), math.fsum(value / n for value in found)), max(found))
     if n == 1:
         return Mean(mean=mean, stderr=None, n=1)
     # hypot: squares of large values are no numbers.

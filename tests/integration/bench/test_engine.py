@@ -23,7 +23,7 @@ def bench(folder: Path, *words: str) -> list[dict[str, Any]]:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "6 trajectories" in done.stderr, "progress"
-    assert "<path" in page.read_text(encoding="utf-8")
+    assert '"kind": "timeline"' in page.read_text(encoding="utf-8")
     rows: list[dict[str, Any]] = json.loads(out.read_text(encoding="utf-8"))["rows"]
     for row in rows:
         for run in filter(None, (row, row["bare"], row["barriers"])):

@@ -65,6 +65,7 @@ UNSEEN = {
     "attempts_are_given_up_once", "masks_stay", "scored_once",
     "a_repeated_publish_is_accepted", "superseded_learners_are_refused",
     "superseded_learners_move_no_sampler", "left_requests_are_aborted",
+    "no_call_below_a_fence",
 }  # fmt: skip
 """Invariants that need faults, or what only the simulation can see."""
 

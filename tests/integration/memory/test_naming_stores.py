@@ -75,7 +75,7 @@ def test_a_password_is_told_to_nobody(tmp_path: Path, monkeypatch: pytest.Monkey
             assert "pass@" not in done.output
         recipe = write_recipe(tmp_path, with_store(tmp_path, stores[0]))
         assert memory_page.write_memory_page(load_recipe(recipe), tmp_path) == ""
-    assert ">square<" in (tmp_path / "memory.html").read_text(encoding="utf-8")
+    assert '"square"' in (tmp_path / "memory.html").read_text(encoding="utf-8")
     assert "pass@" not in (tmp_path / "memory.html").read_text(encoding="utf-8")
     assert "pass@" not in " ".join(asked)
 
