@@ -118,7 +118,9 @@ class EngineLink:
             await asyncio.sleep(backoff(failures, found))
             failures += 1
             if progress.prompted:
-                ask = _again(ask, only_open=not (given.retry or progress.begun))
+                ask = _again(
+                    ask, only_open=not progress.begun and (given.only_open or not given.retry)
+                )
 
     async def silent_s(self) -> float:
         """Seconds since the engine answered, or since the start; it is called once more now."""

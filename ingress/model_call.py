@@ -128,6 +128,8 @@ class ModelCall:
             except CallLost:
                 if self.request.stream:
                     raise
+                # No reply was sent, so one that was accepted is another request's.
+                ask.only_open = ask.only_open or not ask.retry
                 ask.retry = True  # the client has seen nothing: the new sample is as good
                 await asyncio.sleep(LOST_BACKOFF.pause(tries))
             else:

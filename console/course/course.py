@@ -50,6 +50,8 @@ FAILED_GRACE_S = 30.0
 TOLD = (3, 4, 5)
 """Exit codes of a learner that say more than that it failed: diverged, nothing to learn from, the
 run is another's."""
+STATUS_S = 10.0
+"""For one answer of the engine: its loop may be late during a large evaluation."""
 LOOK_S = 1.0
 """Between two looks for the run folder, and at the last evaluation."""
 AWAY_S = 600.0
@@ -286,7 +288,7 @@ async def until_evaluated(address: str) -> None:
     """Returns when the engine has evaluated the last version. NotReady once it has been away for
     AWAY_S."""
     heard = time.monotonic()
-    while (says := await ask(address)) is None or not says.evaluated:
+    while (says := await ask(address, timeout=STATUS_S)) is None or not says.evaluated:
         if says is not None:
             heard = says.at
         elif time.monotonic() - heard > AWAY_S:

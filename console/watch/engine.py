@@ -91,13 +91,13 @@ async def ask_of(run: Path, resolved: Resolved, typed: str = "") -> EngineSays |
     return says if says is not None and says.serves(run, resolved) else None
 
 
-async def ask(address: str) -> EngineSays | None:
-    """The engine's status; None if no engine answers in time."""
+async def ask(address: str, timeout: float = ANSWER_S) -> EngineSays | None:
+    """The engine's status; None if no engine answers within `timeout` seconds."""
     try:
         # A new channel each time: one that failed waits longer and longer.
         async with open_channel(address, os.environ.get(TOKEN_VARIABLE, "")) as channel:
             stub = rollout_pb2_grpc.RolloutServiceStub(channel)
-            answer = await stub.GetStatus(rollout.GetStatusRequest(), timeout=ANSWER_S)
+            answer = await stub.GetStatus(rollout.GetStatusRequest(), timeout=timeout)
     except (grpc.aio.AioRpcError, ValueError):
         return None
     return _says(answer)

@@ -213,13 +213,16 @@ class OutsideAttempt:
             self._rewarded.set()
 
     def known(self, request: bytes, *, only_open: bool = False) -> int | None:
-        """The newest call with a request digest, if it is in flight, or accepted unless
-        `only_open`."""
+        """The newest call with a request digest, if it is in flight or accepted. only_open: the
+        newest in flight, and rather one that nobody reads, since equal requests may run at once."""
+        if only_open:
+            same = (n for n in self._calls if self.forest.node(n).asked.request == request)
+            return max(same, key=lambda n: (not self._calls[n].readers, n), default=None)
         number = self.forest.known(request)
         if number is None or number in self._calls:
             return number
         accepted = self.forest.node(number).turn is not None
-        return number if accepted and not only_open else None
+        return number if accepted else None
 
     def match(self, request: ModelRequest) -> Match | None:
         """The completion that a request goes on from."""

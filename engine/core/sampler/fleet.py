@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import aiohttp
@@ -200,13 +201,12 @@ class Fleet:
         }
 
     async def look(self) -> Sequence[Load]:
-        """The loads of the servers that are up and report one."""
+        """The loads of the servers that are up and report one. A server that does not answer in
+        time keeps its last load: its cache is as large as before."""
 
         async def one(server: Server) -> None:
-            try:
+            with suppress(ServerUnreachable, ServerRefused, WireError):
                 server.load = await server.client.load()
-            except (ServerUnreachable, ServerRefused, WireError):
-                server.load = None
 
         up = [server for server in self.servers if server.up.is_set()]
         await asyncio.gather(*(one(server) for server in up))
@@ -233,6 +233,7 @@ class Fleet:
         if not planned and (server.up.is_set() or server.why != why):
             log.warning("sampler_set_aside", server=server.name, why=why)
         server.why = why
+        server.load = None
         server.up.clear()
         if not any(other.up.is_set() for other in self.servers):
             self._one_up.clear()

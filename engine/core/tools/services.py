@@ -173,6 +173,8 @@ class ToolServices:
                         group.create_task(self._services[ref.service].adopt(ref, fence))
                         for ref in refs
                     ]
+        except Fenced:
+            raise
         except BaseException:
             self._close_refs(refs, fence)
             raise

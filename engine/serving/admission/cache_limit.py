@@ -102,6 +102,9 @@ class CacheLimit:
         self._new_lost = self._new_computed = self._new_retractions = 0
         self._queue = (BUSY + IDLE) / 2
         """Share of the looks that saw a queue."""
+        self._looks = 0
+        self._guessed = False
+        """Whether `capacity` is what was in flight when tokens were first lost."""
         self._last: str | None = None
         """The youngest trajectory that goes on; None = it must be found again."""
 
@@ -187,27 +190,33 @@ class CacheLimit:
         """A look at the servers that are up. capacity: tokens of their caches, 0 if they do not
         report it. queued: whether requests wait at half of the servers."""
         self._queue += (1 - LOOKS_MEMORY) * (queued - self._queue)
+        self._looks += 1
         self._last = None
-        self.capacity = capacity or self.capacity
+        if capacity:
+            self.capacity, self._guessed = capacity, False
 
     def step(self) -> None:
         """Adapts the budget to what happened since the last step."""
         self._last = None
         lost = self._new_lost / max(self._new_computed, 1)
         if not self.capacity and lost > LOST:
-            self.capacity = self.resident
+            self.capacity, self._guessed = self.resident, True
         if self._new_retractions:
             self._scale(CUT)
         elif lost > MOST_LOST or (lost > LOST and self._queue > BUSY):
             self._scale(TRIM)
         elif self._may_grow(lost):
-            self._scale(GROW)
+            if self._guessed:
+                self.capacity = int(self.capacity * GROW) + 1
+            else:
+                self._scale(GROW)
         self._new_lost = self._new_computed = self._new_retractions = 0
 
     def _may_grow(self, lost: float) -> bool:
         """Whether the budget is in use, and servers have time for more than they lose."""
         used = self._needed > TESTED * self.budget
-        return used and self._queue < IDLE and lost < LOST / 5
+        idle = self._queue < IDLE or not self._looks
+        return used and idle and lost < LOST / 5
 
     def _count(self, member: _Member, turn: Turn) -> None:
         if turn.cached is None:

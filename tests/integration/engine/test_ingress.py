@@ -217,6 +217,28 @@ async def test_a_repeated_request_without_a_reply_gets_no_accepted_call(world: M
         assert await client.end(key) == 2
 
 
+async def test_equal_requests_that_are_cut_find_a_call_each(world: MakeWorld) -> None:
+    here = await world(timing=Timing(tokens_per_second=20))
+    async with served(here) as (run, client):
+        key = (await client.take()).key
+        asks = [await client.ask(key, ["q"]) for _ in range(2)]
+        for ask in asks:
+            await ask.prompt()
+        calls = next(iter(run.engine._agents._live.values()))._calls  # type: ignore[union-attr]
+        for ask in asks:
+            ask.stream.cancel()
+        await until(lambda: not any(call.readers for call in calls.values()), "the cut")
+        again = []
+        for number in (1, 2):
+            again.append(await client.ask(key, ["q"], retry=True, only_open=True))
+            await until(lambda n=number: sum(call.readers for call in calls.values()) == n, "it")
+        assert [call.readers for call in calls.values()] == [1, 1]
+        for ask in again:
+            await ask.completions()
+            await ask.reply()
+        assert await client.end(key) == 2
+
+
 async def test_a_marked_retry_does_not_pass_its_request(world: MakeWorld) -> None:
     here = await world()
     async with served(here) as (run, client):

@@ -95,7 +95,7 @@ async def test_a_request_in_flight_goes_on_with_its_own_adapter(
     """Its tokens are of its version, although the server has a newer one. Under `abort` a new
     request goes on under the new version instead."""
     here = await world(
-        policy=policy, takes_adapters=True, timing=Timing(tokens_per_second=25),
+        policy=policy, takes_adapters=True, timing=Timing(tokens_per_second=10),
         run=AHEAD, sampler={"pause": pause},
     )  # fmt: skip
     sampler = here.sampler

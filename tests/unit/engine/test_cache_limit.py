@@ -52,6 +52,22 @@ def test_lost_tokens_show_an_unreported_size() -> None:
     assert one.capacity == 480
 
 
+def test_a_size_that_lost_tokens_showed_grows_again() -> None:
+    """One flush of the caches, as a server's restart makes, bounds nothing for ever."""
+    one = CacheLimit(most=100, longest=100)
+    for _ in range(2):
+        for key in "ab":
+            acts(one, key, 50)
+    one.step()
+    assert one.budget == 95  # trimmed once
+    for _ in range(100):
+        for key in "ab":
+            acts(one, key, 500, cached=500)
+            one.asks(key, 500)
+        one.step()
+    assert one.budget >= 1000
+
+
 def test_the_oldest_go_on_and_the_others_wait_in_order() -> None:
     one = limit()
     for key in ("g3", "g1", "g4", "g2"):

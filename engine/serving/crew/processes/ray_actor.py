@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from asyncio.subprocess import PIPE, STDOUT, Process
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import metadata
 
 from engine.serving.crew.processes.worker_process import work_command
@@ -27,7 +27,7 @@ class WorkerStart:
 
     coordinator: str
     name: str
-    credentials: bytes
+    credentials: bytes = field(repr=False)
     """What the worker reads from its standard input."""
     folder: str
     """Folder in which the engine was started: relative paths mean the same on every node."""

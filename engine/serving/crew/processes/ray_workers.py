@@ -170,9 +170,10 @@ class RayWorker:
         return self._seen_ended
 
     async def _follow(self, actor: RayActor) -> str:
-        """Copies the worker's output to its file until the worker has ended."""
-        with self._output.writer() as file:
-            while piece := await actor.ask("output"):
+        """Copies the worker's output to its file until the worker has ended. A full disk loses
+        output, and no worker."""
+        while piece := await actor.ask("output"):
+            with contextlib.suppress(OSError), self._output.writer() as file:
                 file.write(piece)
         code = await actor.ask("ended")
         self._seen_ended = True
@@ -180,6 +181,6 @@ class RayWorker:
 
     def _print(self, line: str) -> None:
         """Begins its output with a line of the coordinator."""
-        with self._output.writer() as file:
+        with contextlib.suppress(OSError), self._output.writer() as file:
             self._output.begin()
             file.write(f"{line}\n".encode())
