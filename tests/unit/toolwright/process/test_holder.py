@@ -19,9 +19,9 @@ from toolwright.process.holder import LONGEST, holder_of
 def test_this_process_is_named_as_long_as_it_listens(
     family: socket.AddressFamily, host: str
 ) -> None:
+    port = free_port()  # the kernel's choice may be another listener's port in the other family
     with socket.socket(family) as one:
-        one.bind((host, 0))
-        port = one.getsockname()[1]
+        one.bind((host, port))
         assert holder_of(port) == ""
         one.listen()
         assert holder_of(port).startswith(f"process {os.getpid()} (python")
