@@ -11,10 +11,10 @@ from random import Random
 from typing import Any, cast
 
 from bench.kv.workloads import SCALE, ModelledWorkload
-from bench.scripted.batch import Gpu
-from bench.scripted.generation import Generation
-from bench.scripted.scheduler import Scheduler
-from bench.scripted.timing import Timing
+from bench.scripted.scheduling.batch import Gpu
+from bench.scripted.scheduling.generation import Generation
+from bench.scripted.scheduling.scheduler import Scheduler
+from bench.scripted.scheduling.timing import Timing
 from bench.scripted.types import GenerateRequest as WireRequest
 from bench.scripted.types import Token
 from bench.simulate.virtual.loop import VirtualLoop

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import pytest
 
-from bench.scripted.generation import Generation
+from bench.scripted.scheduling.generation import Generation
 from bench.scripted.types import GenerateRequest, Token
 from bench.scripted.wire import stream_error_body
 from tests.contract import schema

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.scripted.batch import Batch, Gpu
-from bench.scripted.generation import Generation
-from bench.scripted.prefix_cache import PrefixCache
+from bench.scripted.scheduling.batch import Batch, Gpu
+from bench.scripted.scheduling.generation import Generation
+from bench.scripted.scheduling.prefix_cache import PrefixCache
 from bench.scripted.types import GenerateRequest, Token
 
 pytestmark = pytest.mark.quick

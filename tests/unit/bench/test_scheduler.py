@@ -8,8 +8,8 @@ from itertools import repeat
 import pytest
 
 from bench.scripted import PauseMode, Timing, Token
-from bench.scripted.generation import Generation
-from bench.scripted.scheduler import Scheduler
+from bench.scripted.scheduling.generation import Generation
+from bench.scripted.scheduling.scheduler import Scheduler
 from bench.scripted.types import GenerateRequest
 from tests.support.waiting import passes
 

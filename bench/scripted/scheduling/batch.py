@@ -15,8 +15,8 @@ import math
 from collections import deque
 from dataclasses import dataclass
 
-from bench.scripted.generation import Generation
-from bench.scripted.prefix_cache import PrefixCache
+from bench.scripted.scheduling.generation import Generation
+from bench.scripted.scheduling.prefix_cache import PrefixCache
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
