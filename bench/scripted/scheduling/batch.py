@@ -62,8 +62,9 @@ class Batch:
         return self.cached_tokens / max(self.prompt_tokens, 1)
 
     def waiting(self, now: float) -> int:
-        """Requests whose prefill has not begun."""
-        return len(self._queue) + sum(begin > now for begin, _ in self._running.values())
+        """Unfinished requests whose prefill has not begun."""
+        later = [one for one, (begin, _) in self._running.items() if begin > now]
+        return sum(one.finish is None for one in (*self._queue, *later))
 
     def runs(self, generation: Generation) -> bool:
         """Whether the request holds cache: it is in its prefill, or decodes."""

@@ -54,6 +54,7 @@ class Scheduler:
         self._known: dict[str, Generation | None] = {}
         self._aborted: set[str] = set()
         self._queued: list[Generation] = []
+        """Replies that a pause sent back. A modelled GPU has a queue of its own."""
         self._due = DueChunks()
         self._sampled_before = 0
         self._timer: asyncio.Handle | None = None
@@ -159,8 +160,7 @@ class Scheduler:
                 self._queued.clear()
             case PauseMode.RETRACT:
                 for generation in self._generations():
-                    if generation not in self._queued:
-                        self._retract(generation)
+                    self._retract(generation)
             case PauseMode.IN_PLACE:
                 pass
 
@@ -262,15 +262,14 @@ class Scheduler:
             generation.abort(self._loaded)
 
     def _retract(self, generation: Generation) -> None:
-        """A pause sends a reply back to the queue."""
-        if self.batch is None:
+        """A pause sends a reply back to the queue, unless it is there already."""
+        if self.batch is not None:
+            if self.batch.runs(generation):
+                self.batch.send_back(generation)
+                self._due.remove(generation)
+        elif generation not in self._queued:
             generation.retractions += 1
-        elif self.batch.runs(generation):
-            self.batch.send_back(generation)
-            self._due.remove(generation)
-        else:
-            return  # it waits there already
-        self._queued.append(generation)
+            self._queued.append(generation)
 
     def _begin(self) -> None:
         """Begins the replies that have room on the GPU. Each delays those that decode."""

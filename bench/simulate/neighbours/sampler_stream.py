@@ -250,9 +250,8 @@ class StreamRequest:
                 [value, token, None] for value, token in zip(logprobs, fresh, strict=True)
             ],
         }
-        if (
-            server.workload.cache_tokens
-        ):  # a cache that loses most prefixes, of one length or another
+        if server.workload.cache_tokens:
+            # The cache loses most prefixes, by one length or another.
             meta["cached_tokens"] = len(self._prompt) * (len(self._plan) % 4) // 4
             meta["num_retractions"] = int(len(self._plan) % 16 == 0)
         if finish is not None:

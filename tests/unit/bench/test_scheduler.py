@@ -7,7 +7,7 @@ from itertools import repeat
 
 import pytest
 
-from bench.scripted import PauseMode, Timing, Token
+from bench.scripted import Gpu, PauseMode, Timing, Token
 from bench.scripted.scheduling.generation import Generation
 from bench.scripted.scheduling.scheduler import Scheduler
 from bench.scripted.types import GenerateRequest
@@ -68,3 +68,17 @@ async def test_pausing_twice_retracts_once() -> None:
     await driver.resume()
     await driver.resume()
     assert reply.retractions == 1
+
+
+@pytest.mark.parametrize("mode", [PauseMode.RETRACT, PauseMode.ABORT])
+async def test_a_pause_empties_the_cache_of_a_modelled_gpu(mode: PauseMode) -> None:
+    gpu = Gpu(cache_tokens=100, prefill_rate=1.0)
+    driver = Scheduler(timing=TIMING, weight_version="v0", gpu=gpu)
+    replies = [start(driver, rid) for rid in ("runs", "waits for its prefill")]
+    assert (driver.running, driver.waiting) == (1, 1)
+    await driver.pause(mode)
+    assert driver.running == 0
+    assert driver.waiting == (2 if mode is PauseMode.RETRACT else 0)
+    assert driver.can_flush()
+    await driver.resume()
+    assert driver.running + driver.waiting == sum(reply.finish is None for reply in replies)
