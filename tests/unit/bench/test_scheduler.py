@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from itertools import repeat
 
 import pytest
 
-from bench.scripted import Gpu, PauseMode, Timing, Token
+from bench.scripted import Gpu, PauseMode, Timing
 from bench.scripted.scheduling.generation import Generation
 from bench.scripted.scheduling.scheduler import Scheduler
-from bench.scripted.types import GenerateRequest
+from tests.support.scripted_replies import reply
 from tests.support.waiting import passes
 
 pytestmark = pytest.mark.alone
@@ -19,28 +18,8 @@ TIMING = Timing(tokens_per_second=200)
 
 
 def start(scheduler: Scheduler, rid: str, max_new_tokens: int = 10_000) -> Generation:
-    request = GenerateRequest(
-        rid=rid,
-        input_ids=(1,),
-        stream=True,
-        return_logprob=True,
-        return_prompt_token_ids=False,
-        max_new_tokens=max_new_tokens,
-        stop_token_ids=frozenset(),
-        ignore_eos=False,
-        stream_interval=1,
-        conversation=rid,
-        params={},
-    )
+    generation = reply(rid, delays=TIMING.delays(rid), max_new_tokens=max_new_tokens)
     scheduler.register(rid)
-    generation = Generation(
-        request=request,
-        source=repeat(Token(5, -1.0)),
-        delays=TIMING.delays(rid),
-        eos=frozenset(),
-        started=0.0,
-        cached_tokens=0,
-    )
     scheduler.start(generation)
     return generation
 
