@@ -117,10 +117,11 @@ def scripted_sampler(
             return [17, 18, 2] if request.turn == 0 else [19, 2]
 
     A reply ends at one of the request's stop_token_ids, at an --eos-id, at max_new_tokens, or
-    where the script ends. With --cache-tokens, a prefill stops all other streams,
-    requests wait for room in the cache, and a batch without room sends its newest request back.
-    A conversation is named by the body's session_id, else routing_key, else
+    where the script ends. A conversation is named by the body's session_id, else routing_key, else
     the rid up to its first dot.
+
+    With --cache-tokens, a prefill stops all other streams, requests wait for room in the cache, and
+    a batch without room sends its newest request back.
 
     \b
     Examples:

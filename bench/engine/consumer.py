@@ -11,16 +11,17 @@ from toolwright.rpc.channel import open_channel
 
 GROUPS_A_LEASE = 256
 LOOK_S = 0.25
+"""Interval between looks at the engine's status."""
 
 
 async def leased(port: int, trajectories: int) -> AsyncIterator[Trajectory]:
-    """So many trajectories of the engine on that port of loopback, as they end."""
+    """Yields this number of trajectories of the engine on that port of loopback, as they end."""
     mark, left = 0, trajectories
     async with open_channel(f"127.0.0.1:{port}") as channel:
         stub = rollout_pb2_grpc.RolloutServiceStub(channel)
-        # It brings the samplers to their weights first.
-        asked = rollout_pb2.GetStatusRequest()
-        while not (status := await stub.GetStatus(asked, timeout=10.0)).HasField("version"):  # noqa: ASYNC110
+        question = rollout_pb2.GetStatusRequest()
+        # The engine has a version when it has brought the samplers to their weights.
+        while not (status := await stub.GetStatus(question, timeout=10.0)).HasField("version"):  # noqa: ASYNC110
             await asyncio.sleep(LOOK_S)
         while left:
             request = rollout_pb2.LeaseGroupsRequest(

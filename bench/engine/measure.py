@@ -45,15 +45,20 @@ class Timeline:
 class EngineRow:
     """One load. figures: the row of the JSON.
 
-    `ideal_s` and `makespan_s` go from the start of admission to the last record at the consumer.
-    `cpu_ms_per_trajectory` and `rss_mb` are the engine's; `cpu_s` is by process. `lag_ms` is the
-    event loop's lag after 99 % of the places started, `busy_lag_ms` until half of the trajectories
-    are done. `call_ms` goes from the stop's read to the call on the channel, `round_trip_ms` from
-    there to the result, `dispatch_ms` from the sampler's stop to the tool, `resume_ms` from the
-    tool's answer to the next request, `place_ms` from a trajectory's last stop to the next one in
-    its place. `wrong_tokens`, `not_completed`, `repeated_turns` and `call_errors` are faults.
-    `bare` and `barriers` are the loops beside it, `paper` VerlTool's seconds, `shares_s` where a
-    trajectory's seconds go."""
+    - `ideal_s`, `makespan_s`: from the start of admission to the last record at the consumer.
+    - `cpu_ms_per_trajectory`, `rss_mb`: the engine's. `cpu_s` is by process.
+    - `lag_ms`: the event loop's lag after 99 % of the places started.
+    - `busy_lag_ms`: the same lag until half of the trajectories are done.
+    - `call_ms`: from the stop's read to the call on the channel.
+    - `round_trip_ms`: from the call on the channel to its result.
+    - `dispatch_ms`: from the sampler's stop to the tool.
+    - `resume_ms`: from the tool's answer to the next request.
+    - `place_ms`: from a trajectory's last stop to the first request of the next one in its place.
+    - `wrong_tokens`, `not_completed`, `repeated_turns`, `call_errors`: numbers of faults.
+    - `bare`, `barriers`: the same figures of the loops beside the engine.
+    - `paper`: VerlTool's seconds.
+    - `shares_s`: where a trajectory's seconds go.
+    """
 
     figures: dict[str, Any]
     timelines: Sequence[Timeline]

@@ -60,7 +60,7 @@ class LifeEnded(Seen, frozen=True, kw_only=True):
 
 
 class WorkerEnded(Seen, frozen=True, kw_only=True):
-    """A worker of the present life is gone, so that its last reports may be lost."""
+    """A worker of the present life is gone. Its last reports may be lost."""
 
     worker: str
 

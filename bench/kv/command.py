@@ -38,9 +38,9 @@ def kv(
     """Compare `engine.max_concurrent = "auto"` with fixed limits, on a modelled GPU.
 
     Trajectories have 43 turns and 142,000 tokens in the median. The engine's controller, its gate
-    and its places run on a virtual clock against the scripted sampler's GPU: a prefix cache that
-    drops what was used longest ago, and prefills that stop all decoding. After the given limits
-    those beside the best one are played too, so that the best is known in hindsight.
+    and its places run on a virtual clock against the scripted sampler's GPU. Its prefix cache drops
+    what was used longest ago, and a prefill stops all decoding. After the given limits, limits near
+    the best one are played too, so that the best is known in hindsight.
 
     \b
     Examples:
@@ -52,7 +52,7 @@ def kv(
         raise UsageError(f"no workload {unknown[0]!r}: the workloads are {', '.join(WORKLOADS)}")
     sizes, fixed = whole_numbers("--cache", cache), whole_numbers("--limits", limits)
 
-    from bench.kv.grid import measure
+    from bench.kv.grid import DEFAULT_LIMIT, measure
     from bench.kv.playing import Machine
 
     cells = [
@@ -77,7 +77,7 @@ def kv(
             cell.workload,
             f"{cell.cache_tokens / MILLION:g} M",
             f"{cell.auto.seconds:,.0f}",
-            f"{cell.fixed[128].seconds:,.0f}",
+            f"{cell.fixed[DEFAULT_LIMIT].seconds:,.0f}",
             f"{cell.fixed[cell.best].seconds:,.0f}",
             str(cell.best),
             f"{cell.quicker:.2f}",

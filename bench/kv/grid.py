@@ -6,14 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from bench.kv.playing import Machine, Played, play
+from bench.kv.playing import Machine, RunFigures, play
 from bench.kv.workloads import WORKLOADS
 
-BEFORE = 128
+DEFAULT_LIMIT = 128
 """The limit of a recipe that sets none."""
-FIRST = (8, 16, 32, 64, 128)
 NEARER = (0.8, 1.25)
-"""Factors of the limits that are tried beside the best of the first ones."""
+"""Factors of the best given limit: these limits are played too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,8 +21,8 @@ class Cell:
 
     workload: str
     cache_tokens: int
-    auto: Played
-    fixed: dict[int, Played]
+    auto: RunFigures
+    fixed: dict[int, RunFigures]
     """By limit."""
 
     @property
@@ -33,13 +32,13 @@ class Cell:
 
     @property
     def to_best(self) -> float:
-        """Makespan by that of the best fixed limit."""
+        """Makespan of the controller, divided by that of the best fixed limit."""
         return self.auto.seconds / self.fixed[self.best].seconds
 
     @property
     def quicker(self) -> float:
-        """Makespan of the default limit by the controller's."""
-        return self.fixed[BEFORE].seconds / self.auto.seconds
+        """Makespan of the default limit, divided by the controller's."""
+        return self.fixed[DEFAULT_LIMIT].seconds / self.auto.seconds
 
     def to_json(self) -> dict[str, Any]:
         found = asdict(self)
@@ -51,22 +50,24 @@ def measure(
     machine: Machine,
     *,
     trajectories: int,
-    limits: Sequence[int] = FIRST,
+    limits: Sequence[int],
     say: Callable[[str], None],
 ) -> Cell:
-    """Plays the controller, the given limits and BEFORE, then the limits beside the best one."""
+    """Plays the controller, the given limits and the default one, then limits near the best."""
 
-    def played(limit: int | None) -> Played:
+    def played(limit: int | None) -> RunFigures:
         found = play(WORKLOADS[workload], machine, trajectories=trajectories, limit=limit)
         name = "auto" if limit is None else f"limit {limit}"
         say(f"{workload}, {machine.cache_tokens:,} tokens of cache, {name}: {found.seconds:,.0f} s")
         return found
 
-    auto = played(None)
-    fixed = {limit: played(limit) for limit in dict.fromkeys((*limits, BEFORE))}
-    best = min(fixed, key=lambda limit: fixed[limit].seconds)
-    for factor in NEARER:
-        limit = round(factor * best)
-        if limit not in fixed:
-            fixed[limit] = played(limit)
-    return Cell(workload=workload, cache_tokens=machine.cache_tokens, auto=auto, fixed=fixed)
+    cell = Cell(
+        workload=workload,
+        cache_tokens=machine.cache_tokens,
+        auto=played(None),
+        fixed={limit: played(limit) for limit in dict.fromkeys((*limits, DEFAULT_LIMIT))},
+    )
+    for limit in [round(factor * cell.best) for factor in NEARER]:
+        if limit not in cell.fixed:
+            cell.fixed[limit] = played(limit)
+    return cell

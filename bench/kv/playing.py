@@ -10,11 +10,11 @@ from itertools import repeat
 from random import Random
 from typing import Any, cast
 
-from bench.kv.workloads import SCALE, Workload
-from bench.scripted.batch import Gpu
-from bench.scripted.generation import Generation
-from bench.scripted.scheduler import Scheduler
-from bench.scripted.timing import Timing
+from bench.kv.workloads import SCALE, ModelledWorkload
+from bench.scripted.scheduling.batch import Gpu
+from bench.scripted.scheduling.generation import Generation
+from bench.scripted.scheduling.scheduler import Scheduler
+from bench.scripted.scheduling.timing import Timing
 from bench.scripted.types import GenerateRequest as WireRequest
 from bench.scripted.types import Token
 from bench.simulate.virtual.loop import VirtualLoop
@@ -34,7 +34,7 @@ VERSION = WeightVersion.parse("a1.0")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """The GPU, in tokens of real traffic."""
+    """The modelled GPU, in tokens of real traffic and tokens a second."""
 
     cache_tokens: int
     prefill_rate: float
@@ -43,7 +43,7 @@ class Machine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Played:
+class RunFigures:
     """What a run took."""
 
     seconds: float
@@ -51,23 +51,25 @@ class Played:
     computed: int
     """Prompt tokens that the GPU computed, in tokens of real traffic."""
     retracted: int
+    """Requests that the GPU sent back to its queue for want of room."""
     most: int
-    """Most trajectories in flight."""
+    """Largest number of trajectories in flight."""
     share: float = 0.0
     """The controller's last share of the cache."""
 
 
 def play(
-    workload: Workload, machine: Machine, *, trajectories: int, limit: int | None, seed: int = 0
-) -> Played:
+    workload: ModelledWorkload,
+    machine: Machine,
+    *,
+    trajectories: int,
+    limit: int | None,
+    seed: int = 0,
+) -> RunFigures:
     """limit: trajectories in flight; None = the engine's controller chooses."""
     loop = VirtualLoop(Random(f"kv {seed}"), most_turns=MOST_TURNS)
-    asyncio.set_event_loop(loop)
-    try:
-        return loop.run_until_complete(_play(workload, machine, trajectories, limit, seed))
-    finally:
-        asyncio.set_event_loop(None)
-        loop.close()
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        return runner.run(_play(workload, machine, trajectories, limit, seed))
 
 
 class ModelledSampler:
@@ -142,8 +144,8 @@ class ModelledSampler:
 
 
 async def _play(
-    workload: Workload, machine: Machine, trajectories: int, limit: int | None, seed: int
-) -> Played:
+    workload: ModelledWorkload, machine: Machine, trajectories: int, limit: int | None, seed: int
+) -> RunFigures:
     modelled = ModelledSampler(machine)
     pool = cast("PolicySampler", modelled)
     places, gate = Places(limit or trajectories), None
@@ -183,7 +185,7 @@ async def _play(
         watch.cancel()
         await asyncio.gather(watch, return_exceptions=True)
     batch = modelled.batch
-    return Played(
+    return RunFigures(
         seconds=seconds,
         computed=SCALE * (batch.prompt_tokens - batch.cached_tokens),
         retracted=batch.retracted,

@@ -17,17 +17,20 @@ ANSWER = (LENGTH - PROMPT) / TURNS - ACTION
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Turn:
-    """One action and its call."""
+class ModelledTurn:
+    """One action and its tool call."""
 
     action: int
+    """Tokens of the action."""
     tool_s: float
+    """Seconds of the call."""
     answer: int
+    """Tokens of the tool's answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Workload:
-    """Distributions of trajectories; a sigma is of a lognormal."""
+class ModelledWorkload:
+    """Distributions of turns, tokens and tool times. Each sigma belongs to a lognormal."""
 
     name: str
     turns_sigma: float
@@ -36,12 +39,12 @@ class Workload:
     """Median seconds of a tool call."""
     tool_sigma: float
 
-    def trajectory(self, seed: int, number: int) -> tuple[int, list[Turn]]:
+    def trajectory(self, seed: int, number: int) -> tuple[int, list[ModelledTurn]]:
         """(tokens of the prompt, turns)."""
         dice = Random(f"{seed}:{number}")
         turns = round(TURNS * dice.lognormvariate(0.0, self.turns_sigma))
         return PROMPT // SCALE, [
-            Turn(
+            ModelledTurn(
                 action=max(1, round(ACTION / SCALE * dice.lognormvariate(0.0, 0.5))),
                 tool_s=self.tool_s * dice.lognormvariate(0.0, self.tool_sigma),
                 answer=max(1, round(ANSWER / SCALE * dice.lognormvariate(0.0, self.answer_sigma))),
@@ -53,9 +56,15 @@ class Workload:
 WORKLOADS = {
     one.name: one
     for one in (
-        Workload(name="steady", turns_sigma=0.1, answer_sigma=0.3, tool_s=2.0, tool_sigma=0.5),
-        Workload(name="slow-tools", turns_sigma=0.3, answer_sigma=0.5, tool_s=30.0, tool_sigma=1.0),
+        ModelledWorkload(
+            name="steady", turns_sigma=0.1, answer_sigma=0.3, tool_s=2.0, tool_sigma=0.5
+        ),
+        ModelledWorkload(
+            name="slow-tools", turns_sigma=0.3, answer_sigma=0.5, tool_s=30.0, tool_sigma=1.0
+        ),
         # Never used while the controller's constants were chosen.
-        Workload(name="uneven", turns_sigma=0.6, answer_sigma=1.0, tool_s=8.0, tool_sigma=1.5),
+        ModelledWorkload(
+            name="uneven", turns_sigma=0.6, answer_sigma=1.0, tool_s=8.0, tool_sigma=1.5
+        ),
     )
 }

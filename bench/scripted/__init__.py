@@ -5,11 +5,11 @@ For tests, benchmarks and tutorials, in a process of its own (`bench scripted-sa
 inside the caller's event loop (`async with ScriptedSampler(...)`).
 """
 
-from bench.scripted.batch import Gpu
 from bench.scripted.faults import Break, BreakHow, Faults
+from bench.scripted.scheduling.batch import Gpu
+from bench.scripted.scheduling.timing import Timing
 from bench.scripted.script import Script, ScriptItem, cycle, parse_script, replies
 from bench.scripted.server import ScriptedSampler
-from bench.scripted.timing import Timing
 from bench.scripted.types import (
     PauseMode,
     RequestError,

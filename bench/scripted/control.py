@@ -18,7 +18,7 @@ from aiohttp import web
 from bench.scripted.adapters import Adapters
 from bench.scripted.conversation import Conversations
 from bench.scripted.faults import Faults
-from bench.scripted.scheduler import Scheduler
+from bench.scripted.scheduling.scheduler import Scheduler
 from bench.scripted.types import PauseMode
 from bench.scripted.update_group import NOT_FLUSHED, Answer, UpdateGroups, sizes
 

@@ -27,15 +27,15 @@ from aiohttp.typedefs import Handler
 
 from bench.scripted import wire
 from bench.scripted.adapters import Adapters
-from bench.scripted.batch import Gpu
 from bench.scripted.body import check_schema, read_request
 from bench.scripted.control import Control
 from bench.scripted.conversation import Conversations
 from bench.scripted.faults import Break, BreakHow, Faults
-from bench.scripted.generation import Generation
-from bench.scripted.scheduler import Scheduler
+from bench.scripted.scheduling.batch import Gpu
+from bench.scripted.scheduling.generation import Generation
+from bench.scripted.scheduling.scheduler import Scheduler
+from bench.scripted.scheduling.timing import Timing
 from bench.scripted.script import Script, tokens
-from bench.scripted.timing import Timing
 from bench.scripted.types import (
     GenerateRequest,
     ReplyLog,

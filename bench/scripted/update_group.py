@@ -16,7 +16,7 @@ from typing import Any, Self
 
 import orjson
 
-from bench.scripted.scheduler import Scheduler
+from bench.scripted.scheduling.scheduler import Scheduler
 
 RETRY_S = 0.05
 """Interval between tries to reach a store. The real server tries for half an hour."""

@@ -69,7 +69,9 @@ ON_SERVERS = (
 ON_WORKERS = (Kind.WORKER_KILL, Kind.WORKER_KILL, Kind.CREW_CUT, Kind.CREW_HANG)
 """Faults of a schedule with workers, beside the others."""
 STRAYS = 0.3
-"""Share of these schedules in which a worker also goes astray."""
+"""Share of the schedules with workers in which a worker also goes astray."""
+ADAPTS = 0.2
+"""Share of the schedules without workers in which the engine adapts what is in flight."""
 WEIGHTS = {
     Kind.ENGINE_KILL: 9, Kind.HOST_KILL: 3, Kind.TOOLS_CUT: 2, Kind.ANSWERS_LOST: 2,
     Kind.SAMPLER_CUT: 3, Kind.SAMPLER_FLAKY: 3, Kind.SAMPLER_KILL: 4, Kind.SAMPLER_HANG: 2,
@@ -124,10 +126,6 @@ class PlannedFault:
         where = f" server {self.target}" if self.kind in ON_SERVERS else ""
         moment = f" after {self.after} {self.number}" if self.after else ""
         return f"{self.at:.4f} s{moment}: {self.kind}{where} for {self.seconds:.3f} s"
-
-
-ADAPTS = 0.2
-"""Share of the schedules in which the engine adapts what is in flight."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

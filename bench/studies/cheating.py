@@ -5,7 +5,8 @@ and a way in which they reach the code.
 
 Invariants
 - All verdicts see the same cheat, hidden tests, command, and reader of the log.
-- A verdict in the agent's own box asks by a login shell, as published evaluation scripts do.
+- A verdict in the agent's own box runs the tests in a login shell, as published evaluation scripts
+  do.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from toolwright.process.packaged import packaged
 
 RECIPE = packaged("recipes") / "verltool/swe"
 FIX, NOTHING = "the recorded fix", "nothing"
-"""Controls: what every verdict should pay, and what none should."""
+"""Controls: every verdict should pay the fix, and no verdict an untouched repository."""
 ENDLESS = "never ends"
 LIMIT_S, ENDLESS_LIMIT_S = 40, 5
 """Time of the tests, and of those of the cheat that never ends, in seconds."""
@@ -130,7 +131,7 @@ def _row(
 
 
 def _actions(problem: Any, cheat: str) -> Sequence[str]:
-    """What the agent says, without its submission."""
+    """The agent's messages, without its submission."""
     if cheat == NOTHING:
         return ()
     parts = world("parts")

@@ -25,7 +25,7 @@ from toolsvc.tools.swe.options import SweOptions
 from toolsvc.tools.swe.swe_tool import SweTool
 
 AT_ONCE = 4
-"""Boxes: what a machine of two cores can do without timeouts."""
+"""Cheats that play at once: so many run on two cores without timeouts."""
 CONTROLS = (FIX, NOTHING)
 ROWS = "rows.jsonl"
 
@@ -38,8 +38,8 @@ def measure(folders: Mapping[int, Path]) -> Figures:
 
 
 def summed(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """A row for each cheat and verdict: names of the repositories that paid, and how many were
-    asked. exit: None for a fresh box."""
+    """A row for each cheat and verdict. log, exit: names of the repositories that paid, by reading;
+    exit is None for a fresh box. asked: number of repositories in which the cheat was played."""
     found: dict[tuple[str, ...], list[Mapping[str, Any]]] = defaultdict(list)
     for row in rows:
         found[row["cheat"], row["place"], row["way"]].append(row)
@@ -99,7 +99,7 @@ async def played(folder: Path, cheats: tuple[str, ...], most: int = 10) -> list[
 
 
 def paid(figures: Figures, cheat: str, place: str, way: str, by: str = "log") -> tuple[int, int]:
-    """(paid, asked) over the repositories."""
+    """(number that paid, number played), over the repositories."""
     (row,) = [
         row
         for row in figures["rows"]
@@ -109,7 +109,7 @@ def paid(figures: Figures, cheat: str, place: str, way: str, by: str = "log") ->
 
 
 def all_paid(figures: Figures, place: str, way: str, by: str = "log") -> tuple[int, int]:
-    """(paid, asked) over cheats and repositories."""
+    """(number that paid, number played), over cheats and repositories."""
     names = dict.fromkeys(row["cheat"] for row in figures["rows"])
     found = [paid(figures, name, place, way, by) for name in names if name not in CONTROLS]
     return sum(own for own, _ in found), sum(asked for _, asked in found)

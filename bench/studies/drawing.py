@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from bench.studies.charts import ChartSize, Line, Point, line_chart
+from bench.studies.charts import HEIGHT, LEFT, WIDTH, Line, Point, line_chart
 from toolwright.page import SHARED_STYLE
+from toolwright.page.plot import COLOURS, colour
 from toolwright.page.text import text
 
-COLOURS = 8
-"""Number of colours of the shared style; later lines begin again, dashed."""
 ROW = 20
 """Height of a line of the legend."""
-SIZE = ChartSize(name="wide", width=860, height=330, left=66, right=40)
 _STYLE = """
 svg { background: var(--paper); }
 text { font: 12px system-ui, sans-serif; fill: var(--ink); }
 .grid { stroke: var(--rule); }
 .line, .error { fill: none; stroke-width: 2; }
-.again { stroke-dasharray: 7 4; }
-.spot { fill-opacity: 0; }
+.dash1 { stroke-dasharray: 7 4; }
+.dash2 { stroke-dasharray: 2 4; }
 """
 
 
@@ -32,23 +30,21 @@ def lines_over(
 ) -> str:
     """One line a series over the labels. series: mean and standard error of each label."""
     lines = [
-        Line(name=name, style=_style(place), points=tuple(_points(values)))
+        Line(name=name, style=colour(place), points=tuple(_points(labels, values)))
         for place, (name, values) in enumerate(series.items())
     ]
-    chart = line_chart(lines, x_name=x_name, y_name=y_name, labels=labels, size=SIZE)
+    chart = line_chart(lines, x_name=x_name, y_name=y_name, labels=labels)
     return _alone(chart, [(line.name, line.style) for line in lines])
 
 
-def _points(values: Sequence[tuple[float, float | None] | None]) -> list[Point]:
+def _points(
+    labels: Sequence[str], values: Sequence[tuple[float, float | None] | None]
+) -> list[Point]:
     return [
-        Point(x=x, y=found[0], error=found[1] or 0.0)
-        for x, found in enumerate(values)
+        Point(x=x, label=label, y=found[0], error=found[1] or 0.0)
+        for x, (label, found) in enumerate(zip(labels, values, strict=True))
         if found is not None
     ]
-
-
-def _style(place: int) -> str:
-    return f"c{place % COLOURS}" + (" again" if place >= COLOURS else "")
 
 
 def _alone(chart: str, legend: Sequence[tuple[str, str]]) -> str:
@@ -58,17 +54,14 @@ def _alone(chart: str, legend: Sequence[tuple[str, str]]) -> str:
         for n in range(COLOURS)
     )
     style = SHARED_STYLE.read_text(encoding="utf-8") + _STYLE + colours
+    places = range(HEIGHT + ROW, HEIGHT + ROW * (len(legend) + 1), ROW)
     rows = "".join(
-        f'<line class="line {of}" x1="{SIZE.left}" x2="{SIZE.left + 26}" y1="{y}" y2="{y}"/>'
-        f'<text x="{SIZE.left + 34}" y="{y + 4}">{text(name)}</text>'
-        for (name, of), y in zip(
-            legend, range(SIZE.height + ROW, SIZE.height + 10_000, ROW), strict=False
-        )
+        f'<line class="line {of}" x1="{LEFT}" x2="{LEFT + 26}" y1="{y}" y2="{y}"/>'
+        f'<text x="{LEFT + 34}" y="{y + 4}">{text(name)}</text>'
+        for (name, of), y in zip(legend, places, strict=True)
     )
-    height = SIZE.height + ROW * (len(legend) + 1)
-    head, _, body = chart.partition(">")
-    del head  # its size is that of the chart alone
+    height = HEIGHT + ROW * (len(legend) + 1)
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {SIZE.width} {height}">'
-        f"<style>{style}</style>{body.removesuffix('</svg>')}{rows}</svg>\n"
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}">'
+        f"<style>{style}</style>\n{chart}\n{rows}</svg>\n"
     )

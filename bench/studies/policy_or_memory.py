@@ -121,7 +121,7 @@ async def _evaluate(folder: Path, other: Path | None, home: Path) -> None:
 async def _stores(
     processes: Processes, folder: Path, other: Path | None, home: Path
 ) -> dict[str, Path]:
-    """Copies of the memories that answer, by name: own, other, shuffled."""
+    """Stores of the memories that the servers use, by name: own, other, shuffled."""
     sources = {"own": folder} | ({} if other is None else {"other": other})
     stores = {name: home / f"{name}.sqlite" for name in (*sources, "shuffled")}
     for name, run in sources.items():

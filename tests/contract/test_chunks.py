@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from typing import Any
 
 import orjson
 import pytest
 
-from bench.scripted.generation import Generation
-from bench.scripted.types import GenerateRequest, Token
+from bench.scripted.scheduling.generation import Generation
+from bench.scripted.types import Token
 from bench.scripted.wire import stream_error_body
 from tests.contract import schema
+from tests.support.scripted_replies import reply
 
 pytestmark = pytest.mark.quick
 
@@ -20,27 +20,15 @@ REPLY = [Token(5, -0.5), Token(6, -0.25), Token(260, -0.125), Token(7, -1.0)]
 
 
 def generation(**changes: Any) -> Generation:
-    values: dict[str, Any] = {
-        "rid": "r",
-        "input_ids": (1, 2, 3),
-        "stream": True,
-        "return_logprob": True,
-        "return_prompt_token_ids": False,
-        "max_new_tokens": 16,
-        "stop_token_ids": frozenset({260}),
-        "ignore_eos": False,
-        "stream_interval": 1,
-        "conversation": "r",
-        "params": {},
-        **changes,
-    }
-    return Generation(
-        request=GenerateRequest(**values),
-        source=iter(REPLY),
-        delays=itertools.repeat(0.0),
-        eos=frozenset(),
-        started=0.0,
-        cached_tokens=2,
+    return reply(
+        **{
+            "source": REPLY,
+            "input_ids": (1, 2, 3),
+            "max_new_tokens": 16,
+            "stop_token_ids": frozenset({260}),
+            "cached_tokens": 2,
+            **changes,
+        }
     )
 
 

@@ -3,8 +3,8 @@
 Invariants
 - A worker dies with its coordinator, as the kernel has it in reality.
 - What a dead worker sends does not arrive, neither at the coordinator nor at the neighbours.
-- A stray worker is dead to the coordinator, by the word of what runs it. It lives on among the
-  neighbours, and its clock never ends its lease.
+- A stray worker counts as dead at the coordinator. It lives on among the neighbours, and its clock
+  never ends its lease.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class SimulatedCrew:
             await self.living[target % len(self.living)].kill()
 
     def part(self, target: int) -> SimulatedProcess | None:
-        """Makes one of the living workers a stray, if there is one: `bury` it."""
+        """Makes one of the living workers a stray, if there is one. The caller must `bury` it."""
         if not self.living:
             return None
         process = self.living.pop(target % len(self.living))
@@ -115,9 +115,11 @@ class SimulatedProcess:
     def __init__(self, crew: SimulatedCrew, name: str) -> None:
         self.pid = 0
         self._crew = crew
+        self._name = name
         self._owner = Owner(loop_here(), f"worker {name}")
         self._task: asyncio.Task[None] | None = None
         self._parted: asyncio.Future[None] = loop_here().create_future()
+        """Done once it is a stray."""
 
     async def start(self) -> None:
         self._task = self._owner.spawn(self._work())
@@ -140,18 +142,17 @@ class SimulatedProcess:
         """From now on nothing that it does has an effect."""
         if self._owner.alive:
             self._crew.ended(self._owner, alone=alone)
-            self._ended()
+            self._note_end()
 
-    def _ended(self) -> None:
+    def _note_end(self) -> None:
         if not self._owner.stray:
-            name = self._owner.name.partition(" ")[2]
-            self._crew.see(WorkerEnded(at=loop_here().time(), worker=name))
+            self._crew.see(WorkerEnded(at=loop_here().time(), worker=self._name))
 
     def part(self) -> None:
-        """It counts as dead, and lives on."""
+        """Makes it a stray."""
         for server in self._crew.servers:
             server.client_parted(self._owner)
-        self._ended()
+        self._note_end()
         self._owner.stray = True
         self._crew.network.part(self._owner)
         self._parted.set_result(None)
@@ -162,7 +163,7 @@ class SimulatedProcess:
         return True
 
     async def bury(self) -> None:
-        """Returns when nothing of it is left."""
+        """Ends it, and returns when none of its tasks is left."""
         self.end()
         left = await self._owner.buried()
         self._crew.errors += [f"{self._owner.name}: a task did not end: {name}" for name in left]
@@ -173,7 +174,7 @@ class SimulatedProcess:
         crew = self._crew
         await SimulatedWorker(
             "coordinator",
-            self._owner.name.partition(" ")[2],
+            self._name,
             connect=crew.network.channel,
             seams=crew.seams,
             end=cast("Callable[[], NoReturn]", self._lease_ended),

@@ -82,13 +82,13 @@ class Connection(asyncio.Transport):
 
     @property
     def worker(self) -> str:
-        """Name of the worker that is the client; "" = it is the engine itself."""
+        """Name of the worker that is the client; "" = the client is the engine."""
         name = "" if self.client is None else self.client.name
         return name.removeprefix("worker ") if name.startswith("worker ") else ""
 
     @property
     def stray(self) -> bool:
-        """Whether the client's work is done by another one."""
+        """Whether the client is a stray worker."""
         return self.client is not None and self.client.stray
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
@@ -250,9 +250,8 @@ class StreamRequest:
                 [value, token, None] for value, token in zip(logprobs, fresh, strict=True)
             ],
         }
-        if (
-            server.workload.cache_tokens
-        ):  # a cache that loses most prefixes, of one length or another
+        if server.workload.cache_tokens:
+            # The cache loses most prefixes, by one length or another.
             meta["cached_tokens"] = len(self._prompt) * (len(self._plan) % 4) // 4
             meta["num_retractions"] = int(len(self._plan) % 16 == 0)
         if finish is not None:

@@ -52,8 +52,8 @@ class Owner:
         self.name = name
         self.alive = True
         self.stray = False
-        """Whether it lives though another owner does its work. The history shows only what it does
-        to others."""
+        """Whether it lives on after another owner took over its work. The history then shows only
+        its effects on others."""
         self.gone: asyncio.Future[None] = loop.create_future()
         self.tasks: dict[asyncio.Task[Any], None] = {}
         self._loop = loop

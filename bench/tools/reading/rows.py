@@ -2,15 +2,20 @@
 
     {"rows": [ROW ...], "machine": {...}, "versions": {...}}
 
-A ROW has `workload`, `mode`, `concurrency`, `requests`, `requests_per_s`, `latency_ms` {`min`,
-`avg`, `p50`, `p90`, `p99`, `max`}, `queue_ms`, `run_ms` and `wire_ms` (averages, which add up to
-that of the latency), `errors`, `cpu_ms_per_call` (client, service and sandboxes),
-`client_cpu_ms_per_call`, `floor_cpu_ms_per_call`, `rss_mib`, and more. Other `floor_` keys are the
-same of the floor, and `rate_to_floor` is the share of its requests a second. `makespan_s` goes from
-the start to the last answer, `longest_sleep_s` is the longest sleep of a call. `pss_mib` is the
-proportional memory of the service, `idle_pss_mib` that before any session, and
-`pss_mib_per_session` what one session adds. `late_ms` is how late the client sent a call. Unknown
-figures are null.
+A ROW has `workload`, `mode`, `concurrency`, `requests`, `errors`, and:
+
+- `requests_per_s`; `latency_ms` with `min`, `avg`, `p50`, `p90`, `p99` and `max`.
+- `queue_ms`, `run_ms`, `wire_ms`: averages, which add up to that of the latency.
+- `late_ms`: how late the client sent a call.
+- `makespan_s`: from the start to the last answer. `longest_sleep_s`: the longest sleep of a call.
+- `cpu_ms_per_call`: CPU time of client, service and sandboxes. `client_cpu_ms_per_call`: the
+  client's part.
+- `rss_mib`, `pss_mib`: memory of the service, resident and proportional. `idle_pss_mib`: before any
+  session. `pss_mib_per_session`: what one session adds.
+- `floor_` before a key: the same figure of the floor. `rate_to_floor`: `requests_per_s` as a share
+  of the floor's.
+
+Figures that were not measured are null.
 """
 
 from __future__ import annotations

@@ -73,13 +73,8 @@ def test_a_cancelled_wait_leaves_nothing_behind() -> None:
         gate.release("g3")
         assert (gate.waiting, gate.limit.resident) == (0, 0)
 
-    loop = VirtualLoop(Random(0))
-    asyncio.set_event_loop(loop)
-    try:
-        loop.run_until_complete(work())
-    finally:
-        asyncio.set_event_loop(None)
-        loop.close()
+    with asyncio.Runner(loop_factory=lambda: VirtualLoop(Random(0))) as runner:
+        runner.run(work())
 
 
 async def test_the_engine_reads_the_load_of_a_modelled_server() -> None:

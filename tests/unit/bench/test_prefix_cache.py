@@ -2,42 +2,15 @@
 
 from __future__ import annotations
 
-from itertools import repeat
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.scripted.batch import Batch, Gpu
-from bench.scripted.generation import Generation
-from bench.scripted.prefix_cache import PrefixCache
-from bench.scripted.types import GenerateRequest, Token
+from bench.scripted.scheduling.batch import Batch, Gpu
+from bench.scripted.scheduling.prefix_cache import PrefixCache
+from tests.support.scripted_replies import reply
 
 pytestmark = pytest.mark.quick
-
-
-def reply(name: str, prompt: int, *, cached: int = 0) -> Generation:
-    request = GenerateRequest(
-        rid=name,
-        input_ids=(1,) * prompt,
-        stream=True,
-        return_logprob=True,
-        return_prompt_token_ids=False,
-        max_new_tokens=1000,
-        stop_token_ids=frozenset(),
-        ignore_eos=True,
-        stream_interval=1,
-        conversation=name,
-        params={},
-    )
-    return Generation(
-        request=request,
-        source=repeat(Token(5, -1.0)),
-        delays=repeat(0.0),
-        eos=frozenset(),
-        started=0.0,
-        cached_tokens=cached,
-    )
 
 
 def batch(tokens: int = 1000) -> Batch:
@@ -79,22 +52,19 @@ def test_the_cache_never_holds_more_than_fits(steps: list[tuple[str, str, int]])
 def test_a_prefill_takes_its_time_after_the_one_before() -> None:
     gpu = batch()
     for name in ("a", "b"):
-        gpu.submit(reply(name, 200))
-    (_, first, takes), (_, second, _) = (
-        gpu.begin(0.0) or pytest.fail(),
-        gpu.begin(0.0) or (pytest.fail()),
-    )
+        gpu.submit(reply(name, input_ids=(1,) * 200))
+    (_, first, takes), (_, second, _) = [gpu.begin(0.0) or pytest.fail() for _ in "ab"]
     assert (first, takes, second) == (2.0, 2.0, 4.0)
     assert (gpu.waiting(1.0), gpu.waiting(3.0)) == (1, 0)
 
 
 def test_a_cached_prefix_is_not_computed_again() -> None:
     gpu = batch()
-    first = reply("a", 200)
+    first = reply("a", input_ids=(1,) * 200)
     gpu.submit(first)
     gpu.begin(0.0)
     gpu.over(first)
-    again = reply("a", 300, cached=200)
+    again = reply("a", input_ids=(1,) * 300, cached_tokens=200)
     gpu.submit(again)
     began = gpu.begin(10.0)
     assert began is not None
@@ -104,7 +74,7 @@ def test_a_cached_prefix_is_not_computed_again() -> None:
 
 def test_a_request_without_room_waits_for_the_end_of_another() -> None:
     gpu = batch()
-    first, second = reply("a", 700), reply("b", 400)
+    first, second = reply("a", input_ids=(1,) * 700), reply("b", input_ids=(1,) * 400)
     for one in (first, second):
         gpu.submit(one)
     assert gpu.begin(0.0) is not None
@@ -116,7 +86,7 @@ def test_a_request_without_room_waits_for_the_end_of_another() -> None:
 
 def test_a_batch_that_outgrows_the_cache_sends_its_newest_request_back() -> None:
     gpu = batch()
-    first, second = reply("a", 600), reply("b", 390)
+    first, second = reply("a", input_ids=(1,) * 600), reply("b", input_ids=(1,) * 390)
     for one in (first, second):
         gpu.submit(one)
         gpu.begin(0.0)
@@ -133,11 +103,11 @@ def test_a_batch_that_outgrows_the_cache_sends_its_newest_request_back() -> None
 
 def test_more_streams_share_the_rate_of_all() -> None:
     gpu = batch()
-    gpu.submit(reply("a", 1))
+    gpu.submit(reply("a"))
     gpu.begin(0.0)
     assert gpu.next_chunk(1.0, 0.5, 10) == pytest.approx(1.5)
     for name in "bcd":
-        gpu.submit(reply(name, 1))
+        gpu.submit(reply(name))
         gpu.begin(0.0)
     assert gpu.next_chunk(1.0, 0.5, 10) == pytest.approx(1.8)
 

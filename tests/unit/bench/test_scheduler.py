@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from itertools import repeat
 
 import pytest
 
-from bench.scripted import PauseMode, Timing, Token
-from bench.scripted.generation import Generation
-from bench.scripted.scheduler import Scheduler
-from bench.scripted.types import GenerateRequest
+from bench.scripted import Gpu, PauseMode, Timing
+from bench.scripted.scheduling.generation import Generation
+from bench.scripted.scheduling.scheduler import Scheduler
+from tests.support.scripted_replies import reply
 from tests.support.waiting import passes
 
 pytestmark = pytest.mark.alone
@@ -19,28 +18,8 @@ TIMING = Timing(tokens_per_second=200)
 
 
 def start(scheduler: Scheduler, rid: str, max_new_tokens: int = 10_000) -> Generation:
-    request = GenerateRequest(
-        rid=rid,
-        input_ids=(1,),
-        stream=True,
-        return_logprob=True,
-        return_prompt_token_ids=False,
-        max_new_tokens=max_new_tokens,
-        stop_token_ids=frozenset(),
-        ignore_eos=False,
-        stream_interval=1,
-        conversation=rid,
-        params={},
-    )
+    generation = reply(rid, delays=TIMING.delays(rid), max_new_tokens=max_new_tokens)
     scheduler.register(rid)
-    generation = Generation(
-        request=request,
-        source=repeat(Token(5, -1.0)),
-        delays=TIMING.delays(rid),
-        eos=frozenset(),
-        started=0.0,
-        cached_tokens=0,
-    )
     scheduler.start(generation)
     return generation
 
@@ -68,3 +47,17 @@ async def test_pausing_twice_retracts_once() -> None:
     await driver.resume()
     await driver.resume()
     assert reply.retractions == 1
+
+
+@pytest.mark.parametrize("mode", [PauseMode.RETRACT, PauseMode.ABORT])
+async def test_a_pause_empties_the_cache_of_a_modelled_gpu(mode: PauseMode) -> None:
+    gpu = Gpu(cache_tokens=100, prefill_rate=1.0)
+    driver = Scheduler(timing=TIMING, weight_version="v0", gpu=gpu)
+    replies = [start(driver, rid) for rid in ("runs", "waits for its prefill")]
+    assert (driver.running, driver.waiting) == (1, 1)
+    await driver.pause(mode)
+    assert driver.running == 0
+    assert driver.waiting == (2 if mode is PauseMode.RETRACT else 0)
+    assert driver.can_flush()
+    await driver.resume()
+    assert driver.running + driver.waiting == sum(reply.finish is None for reply in replies)

@@ -9,8 +9,8 @@ from xml.etree import ElementTree
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.studies.charts import LARGEST, Line, Point, line_chart, ticks
-from bench.studies.drawing import SIZE
+from bench.studies.charts import HEIGHT, LARGEST, WIDTH, Line, Point, line_chart, ticks
+from bench.studies.drawing import lines_over
 
 
 def drawn(chart: str) -> list[list[tuple[float, float]]]:
@@ -40,10 +40,16 @@ def test_ticks_are_few_and_inside(low: float, size: float) -> None:
     name=st.text(),
 )
 def test_every_point_lies_on_its_chart(points: list[tuple[float, float, float]], name: str) -> None:
-    measured = tuple(Point(x=x, y=y, error=e) for x, y, e in points)
+    measured = tuple(Point(x=x, label=name, y=y, error=e) for x, y, e in points)
     lines = [Line(name=name, style="s", points=measured)]
-    chart = line_chart(lines, x_name=name, y_name=name, labels=[name, "<64>"], size=SIZE)
-    ElementTree.fromstring(chart)
+    chart = line_chart(lines, x_name=name, y_name=name, labels=[name, "<64>"])
+    ElementTree.fromstring(f"<svg>{chart}</svg>")
     assert ">&lt;64&gt;</text>" in chart
     for x, y in (place for path in drawn(chart) for place in path):
-        assert 0 <= x <= SIZE.width and 0 <= y <= SIZE.height
+        assert 0 <= x <= WIDTH and 0 <= y <= HEIGHT
+
+
+def test_a_dot_names_the_label_below_it() -> None:
+    stages = ["0 to 4", "5 to 14"]
+    picture = lines_over(stages, {"a": [None, (0.7, None)]}, x_name="steps", y_name="share")
+    assert "<title>a, steps 5 to 14: 0.7</title>" in picture

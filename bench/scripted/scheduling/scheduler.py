@@ -16,14 +16,14 @@ Knows neither HTTP nor what a reply says.
 from __future__ import annotations
 
 import asyncio
-import heapq
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 
-from bench.scripted.batch import Batch, Gpu
-from bench.scripted.generation import Generation
-from bench.scripted.memory import GpuMemory
-from bench.scripted.timing import Timing
+from bench.scripted.scheduling.batch import Batch, Gpu
+from bench.scripted.scheduling.due_chunks import DueChunks
+from bench.scripted.scheduling.generation import Generation
+from bench.scripted.scheduling.memory import GpuMemory
+from bench.scripted.scheduling.timing import Timing
 from bench.scripted.types import PauseMode, RequestError
 
 DUE_SLACK_S = 0.0005
@@ -54,8 +54,8 @@ class Scheduler:
         self._known: dict[str, Generation | None] = {}
         self._aborted: set[str] = set()
         self._queued: list[Generation] = []
-        self._due: list[tuple[float, int, Generation]] = []
-        self._serial = 0
+        """Replies that a pause sent back. A modelled GPU has a queue of its own."""
+        self._due = DueChunks()
         self._sampled_before = 0
         self._timer: asyncio.Handle | None = None
         self._paused: PauseMode | None = None
@@ -116,7 +116,7 @@ class Scheduler:
         if generation.finish is not None:
             return
         if self.batch is None:
-            self._schedule(generation, self._loop.time() + next(generation.delays))
+            self._due.add(generation, self._loop.time() + next(generation.delays))
         else:
             self.batch.submit(generation)
             self._begin()
@@ -160,8 +160,7 @@ class Scheduler:
                 self._queued.clear()
             case PauseMode.RETRACT:
                 for generation in self._generations():
-                    if generation not in self._queued:
-                        self._retract(generation)
+                    self._retract(generation)
             case PauseMode.IN_PLACE:
                 pass
 
@@ -177,11 +176,7 @@ class Scheduler:
         if self.batch is not None:
             self.batch.delay(shift)
         recompute = now + self._timing.first_token_delay
-        self._due = [
-            (recompute if id(generation) in retracted else due + shift, serial, generation)
-            for due, serial, generation in self._due
-        ]
-        heapq.heapify(self._due)
+        self._due.move(lambda one, due: recompute if id(one) in retracted else due + shift)
         for generation in self._generations():
             if generation.abort_requested:
                 generation.abort(self._loaded)
@@ -234,7 +229,7 @@ class Scheduler:
                 yield
             finally:
                 shift = self._loop.time() - began if self._paused is None else 0.0
-                self._due = [(due + shift, serial, one) for due, serial, one in self._due]
+                self._due.move(lambda _, due: due + shift)
                 if self.batch is not None:
                     self.batch.delay(shift)
         self._arm()
@@ -267,33 +262,29 @@ class Scheduler:
             generation.abort(self._loaded)
 
     def _retract(self, generation: Generation) -> None:
-        """A pause sends a reply back to the queue."""
-        if self.batch is None:
+        """A pause sends a reply back to the queue, unless it is there already."""
+        if self.batch is not None:
+            if self.batch.runs(generation):
+                self.batch.send_back(generation)
+                self._due.remove(generation)
+        elif generation not in self._queued:
             generation.retractions += 1
-        elif self.batch.runs(generation):
-            self.batch.send_back(generation)
-            self._unschedule(generation)
-        else:
-            return  # it waits there already
-        self._queued.append(generation)
+            self._queued.append(generation)
 
     def _begin(self) -> None:
         """Begins the replies that have room on the GPU. Each delays those that decode."""
-        if self.batch is None or self.paused:
+        batch = self.batch
+        if batch is None or self.paused:
             return
         now = self._loop.time()
-        while (began := self.batch.begin(now)) is not None:
-            generation, due, takes = began
-            self._due = [
-                (at + takes if self.batch.decodes(one, now) else at, serial, one)
-                for at, serial, one in self._due
-            ]
-            heapq.heapify(self._due)
-            self._schedule(generation, due + next(generation.delays))
 
-    def _unschedule(self, generation: Generation) -> None:
-        self._due = [entry for entry in self._due if entry[2] is not generation]
-        heapq.heapify(self._due)
+        def delayed(one: Generation, due: float) -> float:
+            return due + takes if batch.decodes(one, now) else due
+
+        while (began := batch.begin(now)) is not None:
+            generation, prefilled, takes = began
+            self._due.move(delayed)
+            self._due.add(generation, prefilled + next(generation.delays))
 
     def _grow(self, generation: Generation, due: float) -> None:
         if self.batch is not None and not self.batch.runs(generation):
@@ -304,15 +295,15 @@ class Scheduler:
         if self.batch is not None:
             gone = self.batch.grew(generation, len(generation.tokens) - before)
             if gone is not None:
-                self._unschedule(gone)
+                self._due.remove(gone)
             if generation.finish is None and gone is not generation:
-                self._schedule(generation, self.batch.next_chunk(due, step, count))
+                self._due.add(generation, self.batch.next_chunk(due, step, count))
             if generation.finish is not None:
                 self._over(generation)
             elif gone is not None:
                 self._begin()
         elif generation.finish is None:
-            self._schedule(generation, due + step)
+            self._due.add(generation, due + step)
 
     def _over(self, generation: Generation) -> None:
         """The GPU has room for others."""
@@ -321,16 +312,12 @@ class Scheduler:
             self._begin()
             self._arm()
 
-    def _schedule(self, generation: Generation, due: float) -> None:
-        self._serial += 1
-        heapq.heappush(self._due, (due, self._serial, generation))
-
     def _arm(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._due and self._paused is None and not self._call.locked():
-            due = self._due[0][0]
+        due = self._due.first
+        if due is not None and self._paused is None and not self._call.locked():
             if due <= self._loop.time():
                 self._timer = self._loop.call_soon(self._tick)
             else:
@@ -338,12 +325,7 @@ class Scheduler:
 
     def _tick(self) -> None:
         self._timer = None
-        horizon = self._loop.time() + DUE_SLACK_S
-        due_now: list[tuple[float, Generation]] = []
-        while self._due and self._due[0][0] <= horizon:
-            due, _, generation = heapq.heappop(self._due)
-            if generation.finish is None:
-                due_now.append((due, generation))
+        due_now = self._due.take(self._loop.time() + DUE_SLACK_S)
         if due_now:
             self.memory.sample()
         for due, generation in due_now if not self.memory.died else ():

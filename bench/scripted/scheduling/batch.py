@@ -15,8 +15,8 @@ import math
 from collections import deque
 from dataclasses import dataclass
 
-from bench.scripted.generation import Generation
-from bench.scripted.prefix_cache import PrefixCache
+from bench.scripted.scheduling.generation import Generation
+from bench.scripted.scheduling.prefix_cache import PrefixCache
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,8 +62,9 @@ class Batch:
         return self.cached_tokens / max(self.prompt_tokens, 1)
 
     def waiting(self, now: float) -> int:
-        """Requests whose prefill has not begun."""
-        return len(self._queue) + sum(begin > now for begin, _ in self._running.values())
+        """Unfinished requests whose prefill has not begun."""
+        later = [one for one, (begin, _) in self._running.items() if begin > now]
+        return sum(one.finish is None for one in (*self._queue, *later))
 
     def runs(self, generation: Generation) -> bool:
         """Whether the request holds cache: it is in its prefill, or decodes."""
