@@ -28,7 +28,7 @@ from engine.core.images.media import Media
 from engine.core.sampler.fleet import Fleet
 from engine.core.tools.output_log import OutputLog
 from engine.core.tools.services import ToolServices
-from engine.core.trajectory.events import Ended, Forked, Opened
+from engine.core.trajectory.events import Forked, Opened
 from engine.errors import StartupError, TaskUnfit
 from engine.serving.crew.earlier_logs import pieces_of
 from engine.serving.crew.processes.worker_process import Process
@@ -506,7 +506,7 @@ def sessions_of(logs: Mapping[str, OpenLog]) -> tuple[SessionRef, ...]:
     """Tool sessions of the attempts that have not ended."""
     found: list[SessionRef] = []
     for one in logs.values():
-        if not any(isinstance(event, Ended) for event in one.events):
+        if not one.ended:
             for event in one.events:
                 if isinstance(event, Opened | Forked):
                     found += event.sessions
