@@ -6,11 +6,11 @@ first, and each later one waits before its next action. The budget is a share of
 and follows what they report.
 
 Invariants
-- The oldest trajectory always goes on. Each trajectory is the oldest at some time, so none waits
-  for ever, and groups complete in the order of their admission.
+- The oldest trajectory always goes on. Each trajectory is the oldest at some time, so every wait
+  ends, and groups complete in the order of their admission.
 - A trajectory that waits keeps its record, its session and its place in the staleness bound.
-- Without a reported cache size nobody waits until a server has lost tokens. Then the budget is what
-  was in flight.
+- Without a reported cache size no trajectory waits until a server has lost tokens. Then the budget
+  is what was in flight.
 - Tokens that new weights or a wait made the servers drop are not counted as lost.
 
 It owns no task, no clock and no client. Keys sort in the order of admission.

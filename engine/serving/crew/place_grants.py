@@ -37,7 +37,7 @@ class PlaceGrants:
         return self.held if logs else unended
 
     def begin(self, send: Callable[[], None]) -> None:
-        """The group goes to a worker, with the places that it holds. send: tells it `granted`."""
+        """The group goes to a worker, with the places that it holds. send: sends it `granted`."""
         self.granted = self.held
         self._send = send
         if self.held:
