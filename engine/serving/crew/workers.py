@@ -3,7 +3,7 @@
 Invariants
 - An assignment is at one worker at a time. It goes to another one only after the process of the
   first has ended, or can send nothing more, with the events that are durable.
-- The reports of a lost worker do not count, so no attempt has two writers.
+- No message of a lost worker is taken, so no attempt has two writers.
 - A worker that does not beat for a lease, or does not confirm new weights in time, is lost.
 - Every worker knows a weight version before a sampler has it.
 - A worker that ended is replaced. The engine ends if its workers do not even start.
@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import json
 import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
@@ -24,29 +23,22 @@ from typing import Any
 import msgspec
 import structlog
 
-from engine.core.images.media import Media
 from engine.core.sampler.fleet import Fleet
 from engine.core.tools.output_log import OutputLog
 from engine.core.tools.services import ToolServices
 from engine.core.trajectory.events import Forked, Opened
-from engine.errors import StartupError, TaskUnfit
+from engine.errors import StartupError
 from engine.serving.crew.earlier_logs import pieces_of
 from engine.serving.crew.processes.worker_process import Process
+from engine.serving.crew.report_intake import ReportIntake
 from engine.serving.crew.sampler_state import state_of
 from engine.serving.crew.session_mirror import SessionMirror
 from engine.serving.crew.statistics import WorkerStatistics
-from engine.serving.crew.worker_link import (
-    Assigned,
-    RemoteMember,
-    WorkerDefect,
-    WorkerLink,
-    WorkerLost,
-)
+from engine.serving.crew.worker_link import Assigned, WorkerLink, WorkerLost
 from engine.serving.journal.journal import FULL_PAUSE_S, Journal, JournalFull
 from engine.serving.journal.logs import OpenLog
 from engine.serving.telemetry.event_feed import Happened
 from engine.types import SessionRef
-from toolwright import wire
 from toolwright.crew.v1 import crew_pb2 as pb
 from toolwright.process.backoff import Backoff
 
@@ -104,8 +96,8 @@ class Workers:
         self._journal = journal
         self._tools = tools
         self._fleet = fleet
-        self._happened = happened
         self._mirror = SessionMirror(tools, self._session_lost)
+        self._intake = ReportIntake(journal, self._mirror, happened)
         self._links: dict[str, WorkerLink] = {}
         self._past = WorkerStatistics()
         """Sums of the workers that have ended."""
@@ -230,7 +222,7 @@ class Workers:
     def _take(self, link: WorkerLink, message: pb.WorkRequest) -> None:
         match message.WhichOneof("message"):
             case "report":
-                self._take_report(link, message.report)
+                self._intake.take(link, message.report)
             case "beat":
                 self._take_beat(link, message.beat)
             case "samplers_seen":
@@ -250,56 +242,7 @@ class Workers:
                         return media.data
         return await self._journal.blob(sha256)
 
-    # ---- reports ----
-
-    def _take_report(self, link: WorkerLink, report: pb.Report) -> None:
-        link.news.set()
-        if report.sequence <= link.received:
-            return
-        if report.sequence > link.received + 1:
-            link.lose(f"report {report.sequence} came after report {link.received}")
-            return
-        link.received = report.sequence
-        for row in report.rows:
-            if row.given_up:
-                self._journal.forget(row.attempt)
-            else:
-                blobs = [_media_of(blob) for blob in row.blobs]
-                self._journal.append_encoded(row.attempt, row.events, blobs)
-        for change in report.sessions:
-            self._mirror.take(link.name, change)
-        for place in report.places:
-            one = link.assignments.get(place.assignment)
-            if one is not None and one.grants is not None:
-                one.grants.free(place.freed)
-                one.grants.want(place.wanted)
-        for event in report.events:
-            self._happened(event.kind, **json.loads(event.data_json))
-        for number in report.queued:
-            if (one := link.assignments.get(number)) is not None:
-                one.queued()
-        for number in report.sampled:
-            if (one := link.assignments.get(number)) is not None:
-                one.sampled()
-        for member in report.members:
-            if (one := link.assignments.get(member.assignment)) is not None:
-                one.members.append(
-                    RemoteMember(attempt=member.attempt, serialized=member.record, why=member.why)
-                )
-        for ended in report.ended:
-            self._take_end(link, ended)
-
-    def _take_end(self, link: WorkerLink, ended: pb.Ended) -> None:
-        one = link.ended(ended.assignment)
-        if one is None or one.outcome.done():
-            return
-        if ended.defect:
-            why = f"worker {link.name}: {ended.defect}; its log is {link.output}"
-            one.outcome.set_exception(WorkerDefect(why))
-        elif ended.unfit:
-            one.outcome.set_exception(TaskUnfit(ended.unfit))
-        else:
-            one.outcome.set_result(one.members)
+    # ---- leases ----
 
     def _take_beat(self, link: WorkerLink, beat: pb.Beat) -> None:
         link.heard.set()
@@ -323,15 +266,6 @@ class Workers:
                 load.in_flight += one["in_flight"]
                 load.queued += one["queued"]
         return found
-
-    async def _confirm(self, link: WorkerLink) -> None:
-        """Confirms reports once they are durable."""
-        while True:
-            await link.news.wait()
-            link.news.clear()
-            received = link.received
-            await self._journal.committed()
-            link.confirm(received)
 
     # ---- samplers ----
 
@@ -428,7 +362,7 @@ class Workers:
             async with asyncio.TaskGroup() as around:
                 tasks = [
                     around.create_task(self._watch(link)),
-                    around.create_task(self._confirm(link)),
+                    around.create_task(self._intake.confirm(link)),
                     around.create_task(self._lose_at_end(link, process)),
                     around.create_task(self._count_ready(link)),
                 ]
@@ -511,7 +445,3 @@ def sessions_of(logs: Mapping[str, OpenLog]) -> tuple[SessionRef, ...]:
                 if isinstance(event, Opened | Forked):
                     found += event.sessions
     return tuple(found)
-
-
-def _media_of(blob: pb.Blob) -> Media:
-    return Media(blob=wire.blob_from_proto(blob.ref), data=blob.data)
