@@ -4,8 +4,7 @@ Invariants
 - An assignment is at one worker at a time. It goes to another one only after the process of the
   first has ended, or can send nothing more, with the events that are durable.
 - No message of a lost worker is taken, so no attempt has two writers.
-- A worker that does not beat for a lease, or does not confirm new weights in time, is lost.
-- Every worker knows a weight version before a sampler has it.
+- A worker that does not beat for a lease is lost.
 - A worker that ended is replaced. The engine ends if its workers do not even start.
 """
 
@@ -31,7 +30,7 @@ from engine.errors import StartupError
 from engine.serving.crew.earlier_logs import pieces_of
 from engine.serving.crew.processes.worker_process import Process
 from engine.serving.crew.report_intake import ReportIntake
-from engine.serving.crew.sampler_state import state_of
+from engine.serving.crew.sampler_announcements import SamplerAnnouncements
 from engine.serving.crew.session_mirror import SessionMirror
 from engine.serving.crew.statistics import WorkerStatistics
 from engine.serving.crew.worker_link import Assigned, WorkerLink, WorkerLost
@@ -47,8 +46,6 @@ LEASE_S = 10.0
 MARGIN_S = 2.0
 SILENT_S = LEASE_S + MARGIN_S
 """Time after which a silent worker is lost. A publish waits as long for its confirmation."""
-STALL_S = 0.1
-"""Time to read confirmations that arrived while the event loop stalled."""
 START_S = 300.0
 """Longest start of a worker."""
 END_S = 45.0
@@ -107,13 +104,8 @@ class Workers:
         self.all_ready = asyncio.Event()
         """Set once as many workers are ready as there are to be, as the first would get all work.
         Set also by `drain`: nothing is admitted any more."""
-        self._state = 0
-        """Number of the samplers' last state."""
-        self._state_due = False
+        self._samplers = SamplerAnnouncements(fleet, self._links, within=SILENT_S)
         self._draining = self._stopping = False
-        self._faults: set[asyncio.Task[None]] = set()
-        fleet.changed = self._samplers_changed
-        fleet.announce = self._announce
 
     @property
     def statistics(self) -> list[WorkerStatistics]:
@@ -127,7 +119,7 @@ class Workers:
     @property
     def present(self) -> list[pb.WorkResponse]:
         """The state that all workers share, for a new stream."""
-        found = [pb.WorkResponse(samplers=state_of(self._fleet, self._state))]
+        found = [pb.WorkResponse(samplers=self._samplers.last)]
         if self._draining:
             found.append(pb.WorkResponse(drain=pb.Drain()))
         if self._stopping:
@@ -228,7 +220,7 @@ class Workers:
             case "samplers_seen":
                 link.seen(message.samplers_seen.number)
             case "sampler_fault":
-                self._take_fault(message.sampler_fault)
+                self._samplers.take_fault(message.sampler_fault)
             case "ready":
                 link.grant(LEASE_S)
                 link.ready.set()
@@ -267,47 +259,6 @@ class Workers:
                 load.queued += one["queued"]
         return found
 
-    # ---- samplers ----
-
-    def _samplers_changed(self) -> None:
-        if not self._state_due:
-            self._state_due = True
-            asyncio.get_running_loop().call_soon(self._send_state)
-
-    def _send_state(self) -> int:
-        self._state_due = False
-        self._state += 1
-        state = state_of(self._fleet, self._state)
-        for link in self._links.values():
-            link.send(pb.WorkResponse(samplers=state))
-        return self._state
-
-    async def _announce(self) -> None:
-        """Returns when every ready worker knows the samplers' state. A worker that does not confirm
-        in time is lost."""
-        number = self._send_state()
-        waits = {asyncio.ensure_future(link.until_seen(number)): link for link in list(self._ready)}
-        if not waits:
-            return
-        _, late = await asyncio.wait(waits, timeout=SILENT_S)
-        if late:
-            _, late = await asyncio.wait(late, timeout=STALL_S)
-        for wait in late:
-            wait.cancel()
-            waits[wait].lose(f"it did not confirm new weights within {SILENT_S:g} s")
-
-    def _take_fault(self, fault: pb.SamplerFault) -> None:
-        task = asyncio.get_running_loop().create_task(self._look_at(fault.sampler, fault.why))
-        self._faults.add(task)
-        task.add_done_callback(self._faults.discard)
-
-    async def _look_at(self, name: str, why: str) -> None:
-        """Sets a server aside that does not answer with weights of this run."""
-        server = self._fleet.named(name)
-        if server.up.is_set() and not self._fleet.can_have(await server.weights(), server.version):
-            self._fleet.mark_down(server, why)
-        self._samplers_changed()  # a worker that set a living server aside takes it again
-
     def _session_lost(self, worker: str, service: str, session_id: str) -> None:
         if (link := self.named(worker)) is not None:
             lost = pb.LostSession(service=service, session_id=session_id)
@@ -317,9 +268,7 @@ class Workers:
 
     @property
     def _ready(self) -> Sequence[WorkerLink]:
-        return [
-            link for link in self._links.values() if link.ready.is_set() and not link.lost.done()
-        ]
+        return [link for link in self._links.values() if link.takes_work]
 
     async def _keep(self, slot: int) -> None:
         """Keeps one worker alive until the end."""
