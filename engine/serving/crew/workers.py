@@ -30,7 +30,7 @@ from engine.errors import StartupError
 from engine.serving.crew.earlier_logs import pieces_of
 from engine.serving.crew.processes.worker_process import Process
 from engine.serving.crew.report_intake import ReportIntake
-from engine.serving.crew.sampler_announcements import SamplerAnnouncements
+from engine.serving.crew.sampler_state import SamplerAnnouncements
 from engine.serving.crew.session_mirror import SessionMirror
 from engine.serving.crew.statistics import WorkerStatistics
 from engine.serving.crew.worker_link import Assigned, WorkerLink, WorkerLost
