@@ -9,7 +9,7 @@ EngineError
 │   │   └── OpenFailed
 │   ├── ForkRefused
 │   └── SamplerFailed
-├── Fenced                another process has this work now; it is dropped without a trace.
+├── Fenced                another process has this work now; it goes on there alone.
 ├── RequestFailed         a running engine refused a client's request, or did not answer.
 ├── PublishFailed         the samplers are not all at the new version.
 └── SharedSampler         another run changes the weights of a sampler of this run.

@@ -34,7 +34,7 @@ from engine.core.sampler.pool import SamplerPool
 from engine.core.tasks import BadRows, TaskSource
 from engine.errors import PublishFailed, StartupError
 from engine.serving import gc_policy
-from engine.serving.admission.cache_gate import CacheGate
+from engine.serving.admission.cache_gate import LOOK_S, CacheGate
 from engine.serving.admission.cache_limit import CacheLimit
 from engine.serving.admission.dynamic_sampling import GroupFilter
 from engine.serving.admission.mixing import Mixture
@@ -87,6 +87,9 @@ from toolwright.rpc.server import Server
 from toolwright.types import Trajectory
 
 PROGRESS_SECONDS = 5.0
+FIRST_LOOKS_S = 60.0
+"""Longest wait for the samplers' first answers about their caches. Without them only the staleness
+bound limits what is in flight."""
 
 log = structlog.get_logger("engine")
 
@@ -473,11 +476,17 @@ class Engine:
                 lane.result()
 
     async def _admit(self) -> None:
-        """Runs the train lane, once the workers are ready and the caches' size is known."""
+        """Runs the train lane, once the workers are ready and the samplers have answered the first
+        look at their caches."""
         if self._workers is not None:
             await self._workers.all_ready.wait()
         if self._gate is not None:
-            await self._gate.look()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(FIRST_LOOKS_S):
+                    await self._gate.look()
+                    while not (self._pool.loads_answered or self.status.draining):
+                        await asyncio.sleep(LOOK_S)
+                        await self._gate.look()
         await self._lane.run()
 
     def _watch(self, server: Server) -> list[Coroutine[Any, Any, None]]:

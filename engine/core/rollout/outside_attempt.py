@@ -214,7 +214,8 @@ class OutsideAttempt:
 
     def known(self, request: bytes, *, only_open: bool = False) -> int | None:
         """The newest call with a request digest, if it is in flight or accepted. only_open: the
-        newest in flight, and rather one that nobody reads, since equal requests may run at once."""
+        newest in flight. Calls without a reader come first, since equal requests may run at once.
+        """
         if only_open:
             same = (n for n in self._calls if self.forest.node(n).asked.request == request)
             return max(same, key=lambda n: (not self._calls[n].readers, n), default=None)

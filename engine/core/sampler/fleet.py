@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 import aiohttp
@@ -205,12 +204,25 @@ class Fleet:
         time keeps its last load: its cache is as large as before."""
 
         async def one(server: Server) -> None:
-            with suppress(ServerUnreachable, ServerRefused, WireError):
+            try:
                 server.load = await server.client.load()
+            except ServerRefused:
+                pass
+            except (ServerUnreachable, WireError) as error:
+                if not server.load_answered:
+                    log.warning("load_not_read", server=server.name, error=str(error))
+                return
+            server.load_answered = True
 
         up = [server for server in self.servers if server.up.is_set()]
         await asyncio.gather(*(one(server) for server in up))
         return [server.load for server in up if server.load is not None]
+
+    @property
+    def loads_answered(self) -> bool:
+        """Whether a server is up, and each one that is up has answered a look."""
+        up = [server for server in self.servers if server.up.is_set()]
+        return bool(up) and all(server.load_answered for server in up)
 
     def can_have(self, name: str, given: WeightVersion | None) -> bool:
         """Whether a server that got `given` may have the weights `name`: those, or later ones of
@@ -233,7 +245,7 @@ class Fleet:
         if not planned and (server.up.is_set() or server.why != why):
             log.warning("sampler_set_aside", server=server.name, why=why)
         server.why = why
-        server.load = None
+        server.load, server.load_answered = None, False
         server.up.clear()
         if not any(other.up.is_set() for other in self.servers):
             self._one_up.clear()

@@ -43,7 +43,9 @@ class Server:
         self.why = "it has no weights of this run yet"
         self.info: ServerInfo | None = None
         self.load: Load | None = None
-        """Its last reported load; None if nobody has looked."""
+        """Its last reported load since it came up; None if it has reported none."""
+        self.load_answered = False
+        """Whether it has answered a look since it came up, with its load or a refusal."""
         self.flights: dict[RequestInFlight, None] = {}
         """Requests in flight, in the order of their begin."""
         self.faults: Counter[Fault] = Counter()

@@ -41,7 +41,7 @@ _ENDS: dict[FailureKind, type[AttemptFailed | Fenced]] = {
     FailureKind.LOST: SessionLost,
     FailureKind.FENCED: Fenced,
 }
-"""What other final failures than of the service end a call with."""
+"""Errors of a call by the kind of its final failure; others raise ToolServiceFailed."""
 
 
 class PendingCall:

@@ -223,8 +223,7 @@ class Service:
         """A session of an earlier life, and the ids of all calls that have begun to run in it.
 
         Raises SessionLost if it is gone or the service cannot say. Raises Fenced if a later life
-        has it. Raises ToolServiceFailed if the
-        service stays unreachable beyond its `patience_s`.
+        has it. Raises ToolServiceFailed if the service stays unreachable beyond its `patience_s`.
         """
         self.known.add(ref.session_id)
         address = self.link.recorded_address(ref.endpoint)

@@ -1,7 +1,8 @@
 """The sampler of training under a `CacheLimit`: an action begins when its trajectory may go on.
 
 The gate tells the limit what happens, looks at the servers every few seconds, and sets the number
-of places of the train lane. Evaluations use the pool without it.
+of places of the train lane. That number takes a sum over all trajectories, so it follows actions at
+most ten times a second. Evaluations use the pool without the gate.
 
 Invariants
 - A trajectory's clock stands still while it waits here.
@@ -26,6 +27,8 @@ LOOK_S = 2.0
 """Interval between looks at the servers: a look takes a few ms for each server."""
 LOOKS = 5
 """Looks in one step of the limit."""
+RESIZE_S = 0.1
+"""Longest time from an action, or an end, to the new number of places."""
 
 
 class CacheGate:
@@ -46,7 +49,8 @@ class CacheGate:
         self._loads = loads
         self._waiting: dict[asyncio.Future[None], str] = {}
         """Actions that wait for the budget, and their trajectories."""
-        self._change()
+        self._resizing: asyncio.TimerHandle | None = None
+        self._apply()
 
     @property
     def waiting(self) -> int:
@@ -70,22 +74,22 @@ class CacheGate:
                 weights=versions.pop() if len(versions) == 1 else "",
             ),
         )
-        self._change()
+        self._changed()
         return generated
 
     def release(self, key: str) -> None:
         self._pool.release(key)
         self.limit.ends(key)
-        self._change()
+        self._changed()
 
     async def look(self) -> None:
-        """Looks at the servers. Call it once before the first admission."""
+        """Looks at the servers. Call it before the first admission."""
         if loads := await self._loads():
             queues = sum(one.waiting > 0 for one in loads)
             self.limit.looked(
                 capacity=sum(one.cache_tokens for one in loads), queued=2 * queues >= len(loads)
             )
-            self._change()
+            self._apply()
 
     async def watch(self) -> None:
         """Adapts the limit. Runs until cancelled."""
@@ -94,7 +98,7 @@ class CacheGate:
                 await asyncio.sleep(LOOK_S)
                 await self.look()
             self.limit.step()
-            self._change()
+            self._apply()
 
     async def _let_in(self, request: GenerateRequest) -> None:
         if self.limit.goes_on(request.key):
@@ -112,12 +116,24 @@ class CacheGate:
         finally:
             clock.end()
 
-    def _change(self) -> None:
+    def _changed(self) -> None:
+        """After an action or an end: wakes actions now, and sets the number of places soon."""
+        self._wake()
+        if self._resizing is None:
+            self._resizing = asyncio.get_running_loop().call_later(RESIZE_S, self._apply)
+
+    def _apply(self) -> None:
         """Wakes the actions that may go on, and sets the number of places."""
+        if self._resizing is not None:
+            self._resizing.cancel()
+            self._resizing = None
+        self._wake()
+        self._places.resize(self.limit.limit())
+
+    def _wake(self) -> None:
         for turn, key in list(self._waiting.items()):
             if self.limit.goes_on(key) and not turn.done():
                 turn.set_result(None)
-        self._places.resize(self.limit.limit())
 
     # ---- the pool's ----
 
@@ -139,6 +155,8 @@ class CacheGate:
         await self._pool.open()
 
     async def close(self) -> None:
+        if self._resizing is not None:
+            self._resizing.cancel()
         await self._pool.close()
 
     async def keep_alive(self) -> None:

@@ -6,11 +6,11 @@ first, and each later one waits before its next action. The budget is a share of
 and follows what they report.
 
 Invariants
-- The oldest trajectory always goes on. Each trajectory is the oldest at some time, so none waits
-  for ever, and groups complete in the order of their admission.
+- The oldest trajectory always goes on. Each trajectory is the oldest at some time, so every wait
+  ends, and groups complete in the order of their admission.
 - A trajectory that waits keeps its record, its session and its place in the staleness bound.
-- Without a reported cache size nobody waits until a server has lost tokens. Then the budget is what
-  was in flight.
+- Without a reported cache size no trajectory waits until a server has lost tokens. Then the budget
+  is what was in flight.
 - Tokens that new weights or a wait made the servers drop are not counted as lost.
 
 It owns no task, no clock and no client. Keys sort in the order of admission.
@@ -50,7 +50,7 @@ MORE = 0.25
 class _Member:
     """One trajectory in flight."""
 
-    length: int
+    length: int = 0
     """Tokens that a server has of it, or will have with its next action."""
     known: int = 0
     """Tokens that its server had after its last action."""
@@ -95,6 +95,10 @@ class CacheLimit:
         """Budget by capacity."""
         self.lost = self.retractions = 0
         """Tokens that were computed again, and retracted requests, so far."""
+        self.resident = 0
+        """Tokens of all trajectories in flight."""
+        self._idle = 0
+        """Those of them whose trajectories' tools run."""
         self._members: dict[str, _Member] = {}
         self._order: list[str] = []
         self._usual = float(longest)
@@ -116,14 +120,9 @@ class CacheLimit:
         return self.share * self.capacity
 
     @property
-    def resident(self) -> int:
-        """Tokens of all trajectories in flight."""
-        return sum(member.length for member in self._members.values())
-
-    @property
     def _needed(self) -> float:
         """Tokens that count in the budget."""
-        return sum(member.needs for member in self._members.values())
+        return self.resident - (1 - IDLE_WEIGHT) * self._idle
 
     def limit(self) -> int:
         """Number of trajectories that may be in flight."""
@@ -133,7 +132,7 @@ class CacheLimit:
 
     def goes_on(self, key: str) -> bool:
         """Whether a trajectory may begin its next action now."""
-        if not self.budget or key not in self._members:
+        if not self.budget or self._needed <= self.budget or key not in self._members:
             return True
         if self._last is None:
             self._last = self._youngest_that_goes_on()
@@ -154,37 +153,41 @@ class CacheLimit:
 
     def asks(self, key: str, length: int) -> None:
         """A trajectory wants its next action after a prompt of `length` tokens."""
-        self._last = None
         member = self._members.get(key)
         if member is None:
-            self._members[key] = _Member(length)
+            member = self._members[key] = _Member()
             insort(self._order, key)
-        else:
-            member.length, member.idle = length, False
+        self._set(member, length, idle=False)
 
     def acted(self, key: str, turn: Turn) -> None:
         """Its action is whole."""
         member = self._members.get(key)
         if member is None:
             return
-        self._last = None
         self._count(member, turn)
-        member.length = member.known = turn.prompt + turn.tokens
+        member.known = turn.prompt + turn.tokens
         member.weights, member.waited = turn.weights, False
         member.turns += 1
-        member.idle = True
+        self._set(member, member.known, idle=True)
 
     def ends(self, key: str) -> None:
         """The trajectory's attempt is over."""
         member = self._members.pop(key, None)
         if member is None:
             return
-        self._last = None
         del self._order[bisect_left(self._order, key)]
         if member.turns:
             self._ended += 1
             weight = max(1 / self._ended, 1 - MEMORY)
             self._usual += weight * (member.length - self._usual)
+        self._set(member, 0, idle=False)
+
+    def _set(self, member: _Member, length: int, *, idle: bool) -> None:
+        """Sets a trajectory's tokens, and both sums with them."""
+        self._last = None
+        self.resident += length - member.length
+        self._idle += length * idle - member.length * member.idle
+        member.length, member.idle = length, idle
 
     def looked(self, *, capacity: int, queued: bool) -> None:
         """A look at the servers that are up. capacity: tokens of their caches, 0 if they do not

@@ -54,7 +54,7 @@ class _Joined:
 
 
 class ArrivingLogs:
-    """The logs of which pieces have come, by assignment. A new stream may repeat any of them."""
+    """Logs that arrive in pieces, by assignment. A new stream may repeat any piece."""
 
     def __init__(self) -> None:
         self._logs: dict[int, dict[str, _Joined]] = {}

@@ -2,16 +2,18 @@
 
 Invariants
 - A place is held from its grant until the worker frees it, or `close`.
-- A group whose worker died keeps its places. Otherwise other groups would take them and wait for
-  tool sessions, while this group keeps its sessions and waits for places.
+- A group whose worker died keeps a place for each member that has not ended. Otherwise other groups
+  would take them and wait for tool sessions, while this group keeps its sessions and waits for
+  places.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from engine.serving.admission.places import Places
+from engine.serving.journal.logs import OpenLog
 
 
 class PlaceGrants:
@@ -27,8 +29,15 @@ class PlaceGrants:
         self._waiting: set[asyncio.Task[None]] = set()
         self._freed = asyncio.Semaphore(0)
 
+    def requested(self, size: int, logs: Mapping[str, OpenLog]) -> int:
+        """Places that the next worker gets, or will get, with a group of `size` members. Frees
+        those of members that have ended. logs: durable ones of the members, by trajectory."""
+        unended = size - sum(one.ended for one in logs.values())
+        self.free(max(0, self.held - unended))
+        return self.held if logs else unended
+
     def begin(self, send: Callable[[], None]) -> None:
-        """The group goes to a worker, with the places that it holds. send: tells it `granted`."""
+        """The group goes to a worker, with the places that it holds. send: sends it `granted`."""
         self.granted = self.held
         self._send = send
         if self.held:
@@ -43,7 +52,7 @@ class PlaceGrants:
             task.add_done_callback(self._tasks.discard)
 
     def free(self, places: int) -> None:
-        """The worker gave places back."""
+        """Gives places back: the worker did, or no member needs them."""
         self.held -= places
         for _ in range(places):
             self._freed.release()

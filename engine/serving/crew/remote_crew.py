@@ -68,8 +68,7 @@ class RemoteCrew:
         logs: Mapping[str, OpenLog],
         grants: PlaceGrants,
     ) -> list[RemoteMember]:
-        held = grants.held
-        ahead = held if logs else max(held, group.size)
+        requested = grants.requested(group.size, logs)
         drawn = group.drawn
         _, assigned = await self.workers.assign(
             pb.Assignment(
@@ -81,7 +80,7 @@ class RemoteCrew:
                     group_id=group.group_id,
                     size=group.size,
                     iteration=group.iteration,
-                    places=ahead,
+                    places=requested,
                 ),
             ),
             logs,
@@ -91,8 +90,8 @@ class RemoteCrew:
             queued=group.queued.set,
         )
         try:
-            if ahead > held:
-                grants.want(ahead - held)
+            if requested > grants.held:
+                grants.want(requested - grants.held)
                 await asyncio.sleep(0)  # each takes a place or its turn
                 group.queued.set()
             members = await assigned.outcome

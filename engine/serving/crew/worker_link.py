@@ -119,6 +119,10 @@ class WorkerLink:
         self._seen_more = asyncio.Event()
         self._outbox: asyncio.Queue[pb.WorkResponse | None] | None = None
 
+    @property
+    def takes_work(self) -> bool:
+        return self.ready.is_set() and not self.lost.done()
+
     def grant(self, seconds: float) -> None:
         """The worker may send requests for so long, or shorter: it counts from an earlier time."""
         self._lease_ends = asyncio.get_running_loop().time() + seconds

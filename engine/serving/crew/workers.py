@@ -3,9 +3,8 @@
 Invariants
 - An assignment is at one worker at a time. It goes to another one only after the process of the
   first has ended, or can send nothing more, with the events that are durable.
-- The reports of a lost worker do not count, so no attempt has two writers.
-- A worker that does not beat for a lease, or does not confirm new weights in time, is lost.
-- Every worker knows a weight version before a sampler has it.
+- No message of a lost worker is taken, so no attempt has two writers.
+- A worker that does not beat for a lease is lost.
 - A worker that ended is replaced. The engine ends if its workers do not even start.
 """
 
@@ -13,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import json
 import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
@@ -24,29 +22,22 @@ from typing import Any
 import msgspec
 import structlog
 
-from engine.core.images.media import Media
 from engine.core.sampler.fleet import Fleet
 from engine.core.tools.output_log import OutputLog
 from engine.core.tools.services import ToolServices
-from engine.core.trajectory.events import Ended, Forked, Opened
-from engine.errors import StartupError, TaskUnfit
+from engine.core.trajectory.events import Forked, Opened
+from engine.errors import StartupError
 from engine.serving.crew.earlier_logs import pieces_of
 from engine.serving.crew.processes.worker_process import Process
-from engine.serving.crew.sampler_state import state_of
+from engine.serving.crew.report_intake import ReportIntake
+from engine.serving.crew.sampler_state import SamplerAnnouncements
 from engine.serving.crew.session_mirror import SessionMirror
 from engine.serving.crew.statistics import WorkerStatistics
-from engine.serving.crew.worker_link import (
-    Assigned,
-    RemoteMember,
-    WorkerDefect,
-    WorkerLink,
-    WorkerLost,
-)
+from engine.serving.crew.worker_link import Assigned, WorkerLink, WorkerLost
 from engine.serving.journal.journal import FULL_PAUSE_S, Journal, JournalFull
 from engine.serving.journal.logs import OpenLog
 from engine.serving.telemetry.event_feed import Happened
 from engine.types import SessionRef
-from toolwright import wire
 from toolwright.crew.v1 import crew_pb2 as pb
 from toolwright.process.backoff import Backoff
 
@@ -55,8 +46,6 @@ LEASE_S = 10.0
 MARGIN_S = 2.0
 SILENT_S = LEASE_S + MARGIN_S
 """Time after which a silent worker is lost. A publish waits as long for its confirmation."""
-STALL_S = 0.1
-"""Time to read confirmations that arrived while the event loop stalled."""
 START_S = 300.0
 """Longest start of a worker."""
 END_S = 45.0
@@ -104,8 +93,8 @@ class Workers:
         self._journal = journal
         self._tools = tools
         self._fleet = fleet
-        self._happened = happened
         self._mirror = SessionMirror(tools, self._session_lost)
+        self._intake = ReportIntake(journal, self._mirror, happened)
         self._links: dict[str, WorkerLink] = {}
         self._past = WorkerStatistics()
         """Sums of the workers that have ended."""
@@ -115,13 +104,8 @@ class Workers:
         self.all_ready = asyncio.Event()
         """Set once as many workers are ready as there are to be, as the first would get all work.
         Set also by `drain`: nothing is admitted any more."""
-        self._state = 0
-        """Number of the samplers' last state."""
-        self._state_due = False
+        self._samplers = SamplerAnnouncements(fleet, self._links, within=SILENT_S)
         self._draining = self._stopping = False
-        self._faults: set[asyncio.Task[None]] = set()
-        fleet.changed = self._samplers_changed
-        fleet.announce = self._announce
 
     @property
     def statistics(self) -> list[WorkerStatistics]:
@@ -135,7 +119,7 @@ class Workers:
     @property
     def present(self) -> list[pb.WorkResponse]:
         """The state that all workers share, for a new stream."""
-        found = [pb.WorkResponse(samplers=state_of(self._fleet, self._state))]
+        found = [pb.WorkResponse(samplers=self._samplers.last)]
         if self._draining:
             found.append(pb.WorkResponse(drain=pb.Drain()))
         if self._stopping:
@@ -230,13 +214,13 @@ class Workers:
     def _take(self, link: WorkerLink, message: pb.WorkRequest) -> None:
         match message.WhichOneof("message"):
             case "report":
-                self._take_report(link, message.report)
+                self._intake.take(link, message.report)
             case "beat":
                 self._take_beat(link, message.beat)
             case "samplers_seen":
                 link.seen(message.samplers_seen.number)
             case "sampler_fault":
-                self._take_fault(message.sampler_fault)
+                self._samplers.take_fault(message.sampler_fault)
             case "ready":
                 link.grant(LEASE_S)
                 link.ready.set()
@@ -250,56 +234,7 @@ class Workers:
                         return media.data
         return await self._journal.blob(sha256)
 
-    # ---- reports ----
-
-    def _take_report(self, link: WorkerLink, report: pb.Report) -> None:
-        link.news.set()
-        if report.sequence <= link.received:
-            return
-        if report.sequence > link.received + 1:
-            link.lose(f"report {report.sequence} came after report {link.received}")
-            return
-        link.received = report.sequence
-        for row in report.rows:
-            if row.given_up:
-                self._journal.forget(row.attempt)
-            else:
-                blobs = [_media_of(blob) for blob in row.blobs]
-                self._journal.append_encoded(row.attempt, row.events, blobs)
-        for change in report.sessions:
-            self._mirror.take(link.name, change)
-        for place in report.places:
-            one = link.assignments.get(place.assignment)
-            if one is not None and one.grants is not None:
-                one.grants.free(place.freed)
-                one.grants.want(place.wanted)
-        for event in report.events:
-            self._happened(event.kind, **json.loads(event.data_json))
-        for number in report.queued:
-            if (one := link.assignments.get(number)) is not None:
-                one.queued()
-        for number in report.sampled:
-            if (one := link.assignments.get(number)) is not None:
-                one.sampled()
-        for member in report.members:
-            if (one := link.assignments.get(member.assignment)) is not None:
-                one.members.append(
-                    RemoteMember(attempt=member.attempt, serialized=member.record, why=member.why)
-                )
-        for ended in report.ended:
-            self._take_end(link, ended)
-
-    def _take_end(self, link: WorkerLink, ended: pb.Ended) -> None:
-        one = link.ended(ended.assignment)
-        if one is None or one.outcome.done():
-            return
-        if ended.defect:
-            why = f"worker {link.name}: {ended.defect}; its log is {link.output}"
-            one.outcome.set_exception(WorkerDefect(why))
-        elif ended.unfit:
-            one.outcome.set_exception(TaskUnfit(ended.unfit))
-        else:
-            one.outcome.set_result(one.members)
+    # ---- leases ----
 
     def _take_beat(self, link: WorkerLink, beat: pb.Beat) -> None:
         link.heard.set()
@@ -324,56 +259,6 @@ class Workers:
                 load.queued += one["queued"]
         return found
 
-    async def _confirm(self, link: WorkerLink) -> None:
-        """Confirms reports once they are durable."""
-        while True:
-            await link.news.wait()
-            link.news.clear()
-            received = link.received
-            await self._journal.committed()
-            link.confirm(received)
-
-    # ---- samplers ----
-
-    def _samplers_changed(self) -> None:
-        if not self._state_due:
-            self._state_due = True
-            asyncio.get_running_loop().call_soon(self._send_state)
-
-    def _send_state(self) -> int:
-        self._state_due = False
-        self._state += 1
-        state = state_of(self._fleet, self._state)
-        for link in self._links.values():
-            link.send(pb.WorkResponse(samplers=state))
-        return self._state
-
-    async def _announce(self) -> None:
-        """Returns when every ready worker knows the samplers' state. A worker that does not confirm
-        in time is lost."""
-        number = self._send_state()
-        waits = {asyncio.ensure_future(link.until_seen(number)): link for link in list(self._ready)}
-        if not waits:
-            return
-        _, late = await asyncio.wait(waits, timeout=SILENT_S)
-        if late:
-            _, late = await asyncio.wait(late, timeout=STALL_S)
-        for wait in late:
-            wait.cancel()
-            waits[wait].lose(f"it did not confirm new weights within {SILENT_S:g} s")
-
-    def _take_fault(self, fault: pb.SamplerFault) -> None:
-        task = asyncio.get_running_loop().create_task(self._look_at(fault.sampler, fault.why))
-        self._faults.add(task)
-        task.add_done_callback(self._faults.discard)
-
-    async def _look_at(self, name: str, why: str) -> None:
-        """Sets a server aside that does not answer with weights of this run."""
-        server = self._fleet.named(name)
-        if server.up.is_set() and not self._fleet.can_have(await server.weights(), server.version):
-            self._fleet.mark_down(server, why)
-        self._samplers_changed()  # a worker that set a living server aside takes it again
-
     def _session_lost(self, worker: str, service: str, session_id: str) -> None:
         if (link := self.named(worker)) is not None:
             lost = pb.LostSession(service=service, session_id=session_id)
@@ -383,9 +268,7 @@ class Workers:
 
     @property
     def _ready(self) -> Sequence[WorkerLink]:
-        return [
-            link for link in self._links.values() if link.ready.is_set() and not link.lost.done()
-        ]
+        return [link for link in self._links.values() if link.takes_work]
 
     async def _keep(self, slot: int) -> None:
         """Keeps one worker alive until the end."""
@@ -428,7 +311,7 @@ class Workers:
             async with asyncio.TaskGroup() as around:
                 tasks = [
                     around.create_task(self._watch(link)),
-                    around.create_task(self._confirm(link)),
+                    around.create_task(self._intake.confirm(link)),
                     around.create_task(self._lose_at_end(link, process)),
                     around.create_task(self._count_ready(link)),
                 ]
@@ -506,12 +389,8 @@ def sessions_of(logs: Mapping[str, OpenLog]) -> tuple[SessionRef, ...]:
     """Tool sessions of the attempts that have not ended."""
     found: list[SessionRef] = []
     for one in logs.values():
-        if not any(isinstance(event, Ended) for event in one.events):
+        if not one.ended:
             for event in one.events:
                 if isinstance(event, Opened | Forked):
                     found += event.sessions
     return tuple(found)
-
-
-def _media_of(blob: pb.Blob) -> Media:
-    return Media(blob=wire.blob_from_proto(blob.ref), data=blob.data)

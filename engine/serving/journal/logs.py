@@ -27,7 +27,7 @@ import msgspec
 import structlog
 
 from engine.core.images.media import Media
-from engine.core.trajectory.events import AnyEvent, decode, encode
+from engine.core.trajectory.events import AnyEvent, Ended, decode, encode
 from engine.serving.journal import blobs as journal_blobs
 from toolwright.reading.sqlite_files import typed_rows
 
@@ -64,6 +64,11 @@ class OpenLog:
 
     attempt: str
     events: list[AnyEvent]
+
+    @property
+    def ended(self) -> bool:
+        """Whether the attempt is over, and at most its score and its group are missing."""
+        return any(isinstance(event, Ended) for event in self.events)
 
 
 class LogEntry(msgspec.Struct, frozen=True):

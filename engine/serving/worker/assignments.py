@@ -1,4 +1,11 @@
-"""The assignments in progress on a worker: each a task of the crew of this process."""
+"""The assignments in progress on a worker: each a task of the crew of this process.
+
+Invariants
+- Each assignment is begun once. Numbers grow in the order of arrival; a new stream repeats them in
+  that order.
+- The end of each is reported, unless the worker stops. The coordinator takes no report of a lost
+  worker, so an assignment that another worker has now is not reported twice.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +19,7 @@ import structlog
 from engine.core.images.media import Media
 from engine.core.rollout.assignment import Assignment
 from engine.core.tasks import DrawnTask
-from engine.errors import Fenced, TaskUnfit
+from engine.errors import TaskUnfit
 from engine.serving.crew.crew import Finished, GroupAssignment
 from engine.serving.crew.earlier_logs import ArrivingLogs, earlier_logs
 from engine.serving.crew.in_process import InProcessCrew
@@ -42,7 +49,8 @@ class Assignments:
         self._drained = asyncio.Event()
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._places: dict[int, GroupPlaces] = {}
-        self._taken: set[int] = set()
+        self._newest = 0
+        """Number of the last assignment that was begun."""
         self._cut: set[int] = set()
         """Assignments that end because they were cut."""
         self._arriving = ArrivingLogs()
@@ -54,14 +62,14 @@ class Assignments:
 
     def earlier(self, piece: pb.EarlierLog) -> None:
         """Takes a piece of a log that an assignment goes on from. A new stream repeats them all."""
-        if piece.assignment not in self._taken:
+        if piece.assignment > self._newest:
             self._arriving.take(piece)
 
     def begin(self, message: pb.Assignment) -> None:
         """Begins an assignment. The same one again is ignored."""
-        if message.id in self._taken:
+        if message.id <= self._newest:
             return
-        self._taken.add(message.id)
+        self._newest = message.id
         if message.HasField("group"):
             self._places[message.id] = GroupPlaces(
                 message.group.places, partial(self._reports.places, message.id)
@@ -106,9 +114,6 @@ class Assignments:
             self._reports.ended(number)
             return
         if task.cancelled() or (error := task.exception()) is None:
-            return
-        if isinstance(error, Fenced):
-            log.warning("assignment_gone", assignment=number, error=str(error))
             return
         if isinstance(error, TaskUnfit):
             self._reports.ended(number, unfit=str(error))

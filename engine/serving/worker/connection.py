@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from itertools import count
 from typing import Any
 
 import grpc
@@ -99,8 +98,9 @@ class Connection:
 
     async def blob(self, sha256: str) -> bytes | None:
         """The bytes of a blob; None if the coordinator has none. Retries until the coordinator
-        answers: the lease ends the process that it does not answer for too long."""
-        for failures in count():
+        answers; a worker whose coordinator is away for too long ends with its lease."""
+        failures = 0
+        while True:
             try:
                 call = self._stub.GetBlob(pb.GetBlobRequest(sha256=sha256))
                 return b"".join([piece.data async for piece in call])
@@ -113,7 +113,7 @@ class Connection:
                 ):
                     return None
             await asyncio.sleep(BACKOFF.pause(failures))
-        raise AssertionError("count() ended")
+            failures += 1
 
     async def _stream(self, handle: Callable[[pb.WorkResponse], Awaitable[None]]) -> None:
         outbox: asyncio.Queue[pb.WorkRequest] = asyncio.Queue()

@@ -37,8 +37,7 @@ class ActorSilent(Exception):
 @contextlib.contextmanager
 def connected(address: str) -> Iterator[None]:
     """Connects to the cluster whose head is at `address`, host:port. "" = starts a cluster on this
-    machine alone, which ends with the block. Raises ClusterError if that
-    fails."""
+    machine alone, which ends with the block. Raises ClusterError if that fails."""
     own: dict[str, Any] = {}
     if address:
         _check_reachable(address)
@@ -142,7 +141,7 @@ class RayActor:
 
 
 async def lives(node: str) -> bool:
-    """Whether the cluster holds the node for alive; False if Ray does not answer."""
+    """Whether Ray reports the node as alive; False if Ray does not answer."""
     try:
         return node in await asyncio.to_thread(living_nodes)
     except ClusterError:

@@ -11,16 +11,36 @@ import pytest
 
 from bench.scripted import Break, BreakHow, Faults, ScriptedSampler, ScriptRequest, Timing
 from bench.scripted.script import default_logprob
+from engine.core.sampler.wire.client import Load, SamplerClient, ServerUnreachable
 from engine.errors import StartupError
 from tests.integration.engine.conftest import MakeWorld, World
 from tests.support.dialogue import ANSWER, CALL, by_turn
 from tests.support.long_actions import LONG, actions
 from tests.support.recipes import ONE
 from tests.support.tools import held
-from tests.support.waiting import until
+from tests.support.waiting import holds_for, until
 from toolwright.types import Author, FinishKind, Status, StopReason, WeightVersion
 
 pytestmark = pytest.mark.quick
+
+
+async def test_nothing_is_admitted_before_the_samplers_answer_about_their_caches(
+    world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = asyncio.Event()
+    load = SamplerClient.load
+
+    async def late(self: SamplerClient) -> Load:
+        if not answers.is_set():
+            raise ServerUnreachable("not yet")
+        return await load(self)
+
+    monkeypatch.setattr(SamplerClient, "load", late)
+    here = await world(run=ONE, engine={"max_concurrent": "auto"})
+    async with here.engine() as run:
+        await holds_for(0.5, lambda: not here.sampler.requests, "no request")
+        answers.set()
+        await run.learner.lease(run.version)
 
 
 async def test_a_broken_stream_goes_on_from_the_tokens_that_came(world: MakeWorld) -> None:

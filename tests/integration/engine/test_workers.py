@@ -201,7 +201,7 @@ async def test_a_stalled_coordinator_loses_no_worker_at_a_publish(world: MakeWor
         workers = workers_of(run)
         await workers.all_ready.wait()
         (link,) = workers._links.values()
-        announced = asyncio.create_task(workers._announce())
+        announced = asyncio.create_task(run.engine._pool.announced())
         await asyncio.sleep(0)
         blocks(3.0, "the coordinator stalls")
         await announced

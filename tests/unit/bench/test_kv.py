@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Coroutine
 from dataclasses import replace
 from pathlib import Path
 from random import Random
-from typing import cast
+from typing import Any, cast
 
 import aiohttp
 import pytest
@@ -48,6 +49,40 @@ def test_a_cache_with_room_for_all_changes_nothing() -> None:
     assert auto.seconds == pytest.approx(fixed.seconds, rel=0.01)
 
 
+def on_a_virtual_clock(work: Coroutine[Any, Any, None]) -> None:
+    with asyncio.Runner(loop_factory=lambda: VirtualLoop(Random(0))) as runner:
+        runner.run(work)
+
+
+class Counting(CacheLimit):
+    """Counts how often the number of trajectories is computed."""
+
+    count = 0
+
+    def limit(self) -> int:
+        self.count += 1
+        return super().limit()
+
+
+def test_the_number_of_places_follows_the_actions_ten_times_a_second() -> None:
+    async def work() -> None:
+        sampler, places = ModelledSampler(MACHINE), Places(1)
+        limit = Counting(most=99, longest=1_000)
+        gate = CacheGate(cast("PolicySampler", sampler), limit, places, sampler.look)
+        await gate.look()
+        before, earlier = limit.count, places.limit
+        for number in range(50):
+            gate.release(f"g{number}")
+        assert limit.count == before
+        await asyncio.sleep(0.11)
+        assert limit.count == before + 1
+        await gate.generate(request_of("g1", 9_000, 10))
+        await asyncio.sleep(0.11)
+        assert places.limit == limit.limit() != earlier
+
+    on_a_virtual_clock(work())
+
+
 def test_a_cancelled_wait_leaves_nothing_behind() -> None:
     async def work() -> None:
         sampler = ModelledSampler(MACHINE)
@@ -73,8 +108,7 @@ def test_a_cancelled_wait_leaves_nothing_behind() -> None:
         gate.release("g3")
         assert (gate.waiting, gate.limit.resident) == (0, 0)
 
-    with asyncio.Runner(loop_factory=lambda: VirtualLoop(Random(0))) as runner:
-        runner.run(work())
+    on_a_virtual_clock(work())
 
 
 async def test_the_engine_reads_the_load_of_a_modelled_server() -> None:

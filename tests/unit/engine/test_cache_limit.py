@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
-from engine.serving.admission.cache_limit import CUT, GROW, TRIM, CacheLimit, Turn
+from engine.serving.admission.cache_limit import (
+    CUT,
+    GROW,
+    IDLE_WEIGHT,
+    TRIM,
+    CacheLimit,
+    Turn,
+)
 
 pytestmark = pytest.mark.quick
 
@@ -93,6 +102,33 @@ def test_a_trajectory_of_another_life_is_admitted_again() -> None:
     assert one.goes_on("g1")
     one.asks("g1", 20)
     assert one.resident == 20
+
+
+def test_the_sums_follow_what_happens() -> None:
+    one, random = limit(capacity=1000, most=999), Random(1)
+    lengths: dict[str, tuple[int, float]] = {}
+    waits = 0
+    for _ in range(2_000):
+        key, length = f"g{random.randrange(20):02d}", random.randrange(1, 150)
+        match random.randrange(3):
+            case 0:
+                one.asks(key, length)
+                lengths[key] = length, length
+            case 1:
+                one.acted(key, Turn(prompt=length, tokens=1, cached=None))
+                if key in lengths:
+                    lengths[key] = length + 1, IDLE_WEIGHT * (length + 1)
+            case _:
+                one.ends(key)
+                lengths.pop(key, None)
+        assert one.resident == sum(length for length, _ in lengths.values())
+        older = 0.0
+        for key in sorted(lengths):
+            if abs(older - one.budget) > 1e-6:
+                assert one.goes_on(key) is (older <= one.budget)
+                waits += not one.goes_on(key)
+            older += lengths[key][1]
+    assert waits
 
 
 def test_long_trajectories_leave_no_room_for_new_ones() -> None:

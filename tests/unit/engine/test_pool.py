@@ -64,6 +64,8 @@ class Server:
         self.aborted: list[str] = []
         self.asked: list[dict[str, Any]] = []
         self.gate: asyncio.Event | None = None
+        self.loads: list[int] = []
+        """Statuses of its next answers to /v1/loads; empty = it has no such route."""
         self.url = ""
 
     @asynccontextmanager
@@ -72,6 +74,8 @@ class Server:
         for path in ("/pause_generation", "/continue_generation"):
             app.router.add_post(path, self._fine)
         app.router.add_get("/server_info", self._info)
+        if self.loads:
+            app.router.add_get("/v1/loads", self._loads)
         app.router.add_get("/model_info", self._model)
         app.router.add_post("/update_weights_from_disk", self._update)
         app.router.add_post("/generate", self._generate)
@@ -87,6 +91,10 @@ class Server:
 
     async def _info(self, _request: web.Request) -> web.Response:
         return web.json_response({"incremental_streaming_output": True, "version": "0"})
+
+    async def _loads(self, _request: web.Request) -> web.Response:
+        status = self.loads.pop(0)
+        return web.json_response({"loads": [{"max_total_num_tokens": 100}]}, status=status)
 
     async def _model(self, _request: web.Request) -> web.Response:
         return web.json_response({"weight_version": self.version})
@@ -361,6 +369,20 @@ async def test_while_no_server_is_up_an_action_waits_and_the_clock_stands_still(
         pool.mark_up(pool.servers[0])
         assert list((await asking).token_ids) == REPLY
     assert clock.told[1:] == [None]
+
+
+async def test_a_first_look_counts_answers_and_missing_routes_but_no_passing_fault() -> None:
+    old, new = Server(), Server()
+    new.loads = [503, 200]
+    async with pool_of(old, new) as pool:
+        assert await pool.look() == []
+        assert not pool.loads_answered
+        (load,) = await pool.look()
+        assert load.cache_tokens == 100
+        assert pool.loads_answered
+        for server in pool.servers:
+            pool.mark_down(server, "a test")
+        assert not pool.loads_answered
 
 
 async def test_an_action_leaves_nothing_to_the_garbage_collector() -> None:

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import aiohttp
+
+from toolwright.reading.json_text.json_bounds import fits_double
 
 MOST_BYTES = 4 << 20
 """Largest answer, in bytes."""
@@ -153,7 +154,7 @@ def read_answer(text: str) -> Observed:
     observation, reward = data.get("observation"), data.get("reward")
     if answer.get("type") != "observation" or not isinstance(observation, dict):
         raise NotOpenEnv(f"its answer has type {answer.get('type')!r:.80}, not an observation")
-    if reward is not None and not _is_finite(reward):
+    if reward is not None and not (isinstance(reward, int | float) and fits_double(reward)):
         raise NotOpenEnv(f"its reward is {reward!r:.80}, not a number")
     return Observed(
         text=text_of(observation),
@@ -170,11 +171,6 @@ def text_of(observation: Mapping[str, Any]) -> str:
         if isinstance(only, str):
             return only
     return json.dumps(shown, ensure_ascii=False)
-
-
-def _is_finite(reward: Any) -> bool:
-    """Whether a double can hold it; `math.isfinite` raises OverflowError for a long integer."""
-    return isinstance(reward, int | float) and abs(reward) <= sys.float_info.max
 
 
 def _error(data: Mapping[str, Any]) -> Exception:

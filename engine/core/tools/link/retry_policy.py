@@ -38,7 +38,7 @@ class FailureKind(Enum):
     LOST = "lost"
     """The session is gone with its state."""
     FENCED = "fenced"
-    """Another process has the session: it is this one's no longer."""
+    """Another process has the session now."""
     REFUSED = "refused"
     """The same request would get the same answer."""
 

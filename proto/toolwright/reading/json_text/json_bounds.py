@@ -74,6 +74,12 @@ def check_action(action: str) -> None:
         raise OutOfBounds(f"the action has more than {MOST_CHARACTERS} characters")
 
 
+def fits_double(number: float) -> bool:
+    """Whether a finite double can hold a number. `math.isfinite` raises OverflowError for a long
+    integer."""
+    return abs(number) <= sys.float_info.max
+
+
 def _check_text(text: str) -> None:
     if text.isascii():
         return
@@ -86,7 +92,7 @@ def _check_text(text: str) -> None:
 def _check_number(number: float) -> None:
     if isinstance(number, float) and not math.isfinite(number):
         raise OutOfBounds(f"{number} is no JSON")
-    if abs(number) > sys.float_info.max:
+    if not fits_double(number):
         raise OutOfBounds("a number is larger than 1.8e308")
 
 

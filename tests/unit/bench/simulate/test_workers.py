@@ -14,6 +14,7 @@ from bench.simulate.playing.play import Studio, studio
 from bench.simulate.schedule import ON_WORKERS, Kind, Schedule, schedule_of
 from bench.simulate.verdict import outcome
 from engine.core.sampler.fleet import Fleet
+from engine.serving.crew.report_intake import ReportIntake
 from engine.serving.crew.worker_link import WorkerLink
 from engine.serving.crew.workers import Workers
 from toolsvc.host.open_session import OpenSession
@@ -98,13 +99,13 @@ def logs_of_the_dead_are_lost(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def reports_count_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     """A report that is sent again on a new stream is taken again."""
-    take = Workers._take_report
+    take = ReportIntake.take
 
-    def forgetful(self: Workers, link: WorkerLink, report: pb.Report) -> None:
+    def forgetful(self: ReportIntake, link: WorkerLink, report: pb.Report) -> None:
         link.received = min(link.received, report.sequence - 1)
         take(self, link, report)
 
-    monkeypatch.setattr(Workers, "_take_report", forgetful)
+    monkeypatch.setattr(ReportIntake, "take", forgetful)
 
 
 def requests_of_the_dead_go_on(monkeypatch: pytest.MonkeyPatch) -> None:

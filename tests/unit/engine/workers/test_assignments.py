@@ -32,13 +32,27 @@ class Gone:
         raise Fenced("tools.python: FENCED")
 
 
-async def test_an_assignment_that_went_to_another_worker_is_dropped_without_a_report() -> None:
+async def test_a_fenced_assignment_is_reported_as_a_defect() -> None:
+    """The coordinator drops the report if another worker has the work, and waits for no end."""
     reports = Reports(lambda _soon: None)
     assignments = Assignments({"": Gone()}, reports, no_blob)  # type: ignore[dict-item]
     task = wire.task_to_proto(Task(id="t"))
     assignments.begin(pb.Assignment(id=1, task=task, group=pb.Group(group_id="g", size=1)))
     await until(lambda: not assignments.running, "the assignment's end")
-    assert reports.close(None) == []
+    (report,) = reports.close(None)
+    (ended,) = report.ended
+    assert (ended.assignment, ended.defect) == (1, "Fenced: tools.python: FENCED")
+
+
+async def test_an_assignment_that_a_new_stream_repeats_is_begun_once() -> None:
+    reports = Reports(lambda _soon: None)
+    assignments = Assignments({"": Gone()}, reports, no_blob)  # type: ignore[dict-item]
+    task = wire.task_to_proto(Task(id="t"))
+    for number in (3, 7, 3, 7, 9):
+        assignments.begin(pb.Assignment(id=number, task=task, group=pb.Group(group_id="g", size=1)))
+    await until(lambda: not assignments.running, "the assignments' ends")
+    (report,) = reports.close(None)
+    assert [one.assignment for one in report.ended] == [3, 7, 9]
 
 
 async def test_a_defect_in_a_group_is_reported_by_its_own_message() -> None:

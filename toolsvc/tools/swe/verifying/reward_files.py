@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 import shlex
-import sys
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 from typing import Any
+
+from toolwright.reading.json_text.json_bounds import fits_double
 
 MOST_BYTES = 64 * 1024
 """Largest file of a reward, in bytes."""
@@ -70,9 +71,8 @@ def _read(path: str, data: bytes) -> float:
         raise NoReward(f"{path} is not a number or JSON: {data[:40]!r}") from error
     if isinstance(found, dict):
         found = found.get("reward", next(iter(found.values())) if len(found) == 1 else None)
-    if isinstance(found, bool) or not isinstance(found, int | float):
-        raise NoReward(f"{path} holds no number as its reward")
-    if not abs(found) <= sys.float_info.max:  # NaN, or an integer that no double holds
+    is_number = isinstance(found, int | float) and not isinstance(found, bool)
+    if not (is_number and fits_double(found)):
         raise NoReward(f"{path} holds no number as its reward")
     if not 0 <= found <= 1:
         raise NoReward(f"{path}: {found:g} is not from 0 to 1")
