@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from console.cli import app
+from console.compare.comparison import comparison
 from console.compare.runs import curve, read_runs
 from console.errors import RecordBroken
 from console.record.run import MOST_RUNS
@@ -62,6 +63,17 @@ def test_one_page_has_the_curves_of_all_runs_and_what_their_recipes_differ_in(
         ["learner.lora.rank", "", "8"],
         ["run.seed", "1", "2"],
     ]
+
+
+def test_the_more_runs_the_fewer_points_a_line_has(tmp_path: Path) -> None:
+    runs = [write_run(tmp_path / str(number), 400) for number in range(MOST_RUNS)]
+
+    def longest(count: int) -> int:
+        found = comparison(read_runs(runs[:count]), window=5)["runs"]
+        return max(len(line["x"]) for run in found for plot in plots_of(run)
+                   for line in plot["lines"])  # fmt: skip
+
+    assert [longest(count) for count in (4, 8, MOST_RUNS)] == [300, 150, 50]
 
 
 def evaluation(suite: str, at: int, reward: float, **more: Any) -> str:
