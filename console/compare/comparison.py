@@ -52,7 +52,7 @@ def _run(run: RunFiles, window: int, most: int) -> dict[str, Any]:
     for section in told:
         section["plots"] = [plot for plot in section["plots"] if plot["key"] not in left]
     clock = sorted(hours(run).items())
-    spent = accumulate((hours for _, hours in clock), max)
+    spent = accumulate((passed for _, passed in clock), max)
     return {
         "name": run.name,
         "steps": len(steps(run)),
