@@ -84,7 +84,9 @@ def admitted(
     for (key, tool, registers), vector in zip(kept, vectors, strict=True):
         rollout = work.rollouts[key[0]]
         if not np.isfinite(vector).all():
-            refused.append(_refused(rollout, tool, "its embedding holds a number that is none"))
+            refused.append(
+                _refused(rollout, tool, "its embedding holds a value that is not finite")
+            )
             continue
         if registers and runner is not None and (reason := works_again(tool, runner)):
             # It worked for its rollout, so it still is a tool that others may be one with.

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from console.ablate.changes import Changes, Values, changes
 from console.ablate.ladder import Rung
+from console.atomic import put
 from console.errors import ConsoleError, NothingStarted
 from console.record.course import FOLDER
 from console.record.files import IMITATION, STEPS
@@ -48,9 +49,7 @@ def note(rung: Rung) -> None:
     file = rung.folder / FILE
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        beside = file.with_suffix(".new")
-        beside.write_text(json.dumps(rung.learning, indent=1), encoding="utf-8")
-        beside.replace(file)
+        put(file, json.dumps(rung.learning, indent=1))
     except OSError as error:
         raise ConsoleError(
             f"{file} cannot be written ({error.strerror}): give this user rights and room there"

@@ -27,7 +27,6 @@ _AFTER_RENDERING = (
 )
 """Keys of [task] that conversations are not rendered by; a new key is taken for one that they
 are."""
-_OF_THE_LADDER = ("console.ablations", "console.ablate_by", "console.report")
 _BUDGET = ("run.steps", "run.groups_per_step", "run.group_size", "task.limits")
 _DATA = ("task.source", "task.shuffle")
 _EVALUATION = ("engine.evaluation",)

@@ -22,7 +22,7 @@ SETTLED = (3, FRUITLESS)
 """Diverged, nothing to learn from: what a run came to, which another start would come to again."""
 
 
-class Word(StrEnum):
+class RungState(StrEnum):
     """State of one run."""
 
     DONE = "done"
@@ -43,7 +43,7 @@ class Standing:
     variation: str
     seed: int
     folder: Path
-    word: Word
+    word: RungState
     files: RunFiles
     status: int = 0
     sentence: str = ""
@@ -53,10 +53,10 @@ def standing(rung: Rung, heard: Ending | None) -> Standing:
     """heard: how its start ended, where it was started now."""
     files, why = _files(rung)
     word, status, sentence = _told(files, rung)
-    agrees = heard is not None and (word, status) == (Word.DONE, heard.status)
+    agrees = heard is not None and (word, status) == (RungState.DONE, heard.status)
     if heard is not None and 0 < heard.status < SIGNALLED and not agrees:
-        word, status, sentence = Word.FAILED, heard.status, heard.sentence
-    if word is Word.NOT_RUN:
+        word, status, sentence = RungState.FAILED, heard.status, heard.sentence
+    if word is RungState.NOT_RUN:
         sentence = why
     return Standing(
         variation=rung.variation.name,
@@ -93,20 +93,20 @@ def _files(rung: Rung) -> tuple[RunFiles | None, str]:
         return None, str(error)
 
 
-def _told(files: RunFiles | None, rung: Rung) -> tuple[Word, int, str]:
+def _told(files: RunFiles | None, rung: Rung) -> tuple[RungState, int, str]:
     if files is None or not (files.course.starts or files.steps):
-        return Word.NOT_RUN, 0, ""
+        return RungState.NOT_RUN, 0, ""
     ended = files.course.ended
     steps = int(rung.learning[BUDGET])
     made = f"{files.steps} of {steps} steps"
     if ended is not None and ended.status == FRUITLESS and files.steps >= steps:
         counts = rung.variation.name != BASE and _measured(files)
-        return Word.DONE if counts else Word.FAILED, ended.status, ended.sentence
+        return RungState.DONE if counts else RungState.FAILED, ended.status, ended.sentence
     if ended is not None and 0 < ended.status < SIGNALLED:
-        return Word.FAILED, ended.status, ended.sentence
+        return RungState.FAILED, ended.status, ended.sentence
     if ended is None or ended.status or files.steps < steps:
-        return Word.UNFINISHED, 0 if ended is None else ended.status, made
-    return Word.DONE, 0, ""
+        return RungState.UNFINISHED, 0 if ended is None else ended.status, made
+    return RungState.DONE, 0, ""
 
 
 def _measured(files: RunFiles) -> bool:

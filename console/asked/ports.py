@@ -146,7 +146,7 @@ def _endpoints(
     elif table.sampler.way == "none":
         raise NothingStarted(
             "sampler.endpoints has port 0, which is any, and console.sampler.way = 'none' starts "
-            "nobody: name the port of a sampler that runs"
+            "no sampler: name the port of a sampler that runs"
         )
     else:
         found = [_with_port(url, "sampler.endpoints", free) for url in endpoints]

@@ -25,9 +25,9 @@ def compare(
     step and by hours. A table shows what their recipes differ in. The page needs no
     server and no network.
     """
+    from console.atomic import put
     from console.compare.comparison import comparison
     from console.compare.runs import read_runs, remarks
-    from console.report.writing import put
     from console.web.files import file_of
 
     with exit_on_error():

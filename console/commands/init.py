@@ -28,7 +28,7 @@ from console.machine import sampler_home
 from toolwright.process.packaged import packaged
 
 RECIPES = ("recipe.toml", "chat.toml")
-"""Files of which a recipe's folder has one; the first is the one to run."""
+"""Main files of a recipe's folder. It has one of them or both; the first is the one to run."""
 FOLDERS = ("*", "*/*")
 """Where recipes lie below `recipes/`: by themselves, or in the folder of a family."""
 _NEIGHBOUR = re.compile(r"(?<![\w./])\.\./(\w+)")

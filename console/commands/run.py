@@ -11,7 +11,7 @@ import typer
 EPILOG = (
     "Exit codes: 0 done, the last line is the path of summary.json; 1 a sentence says what failed, "
     "and its log; 2 recipe or arguments were refused; 3 the training diverged; 4 there was nothing "
-    "to learn from; 5 somebody else has the run; 130, 143, 129 stopped by Ctrl-C, SIGTERM, "
+    "to learn from; 5 another process has the run; 130, 143, 129 stopped by Ctrl-C, SIGTERM, "
     "SIGHUP. In all but the first case the same command goes on where it ended."
 )
 

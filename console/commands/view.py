@@ -15,7 +15,7 @@ from console.errors import exit_on_error
 
 EPILOG = (
     "Exit codes: that of the run, where `toolwright run` started it; 0 for a run by hand that is "
-    "over; 1 for a run that was killed, and for a folder that is none of a run; 130 when Ctrl-C "
+    "over; 1 for a run that was killed, and for a folder that is not a run's; 130 when Ctrl-C "
     "ended the view. The run goes on then. With --web: 0 when Ctrl-C or SIGTERM ended it, 1 where "
     "it could not begin."
 )

@@ -15,6 +15,8 @@ from console.report.sections import sections
 from toolwright.page.plot import MOST_POINTS, short
 
 MOST_SUITES = 24
+POINTS_OF_ALL, FEWEST_POINTS = 4 * MOST_POINTS, 50
+"""Maximum points of a plot over all runs; a line keeps FEWEST_POINTS however many they are."""
 LONGEST_VALUE = 300
 """Letters of a recipe's value that the table shows."""
 NOT_LAID = ("curve", IMITATION.key)
@@ -24,10 +26,11 @@ NOT_LAID = ("curve", IMITATION.key)
 def comparison(runs: Sequence[RunFiles], *, window: int) -> dict[str, Any]:
     """The figures of the page. window: training steps that a bold line is a mean of."""
     counts = Counter(name for run in runs for name in run.record.suites)
+    most = max(FEWEST_POINTS, min(MOST_POINTS, POINTS_OF_ALL // len(runs)))
     suites = sorted(counts, key=lambda name: (-counts[name], name))[:MOST_SUITES]
     return {
         "window": window,
-        "runs": [_run(run, window) for run in runs],
+        "runs": [_run(run, window, most) for run in runs],
         "suites": [
             {
                 "name": name,
@@ -41,14 +44,15 @@ def comparison(runs: Sequence[RunFiles], *, window: int) -> dict[str, Any]:
     }
 
 
-def _run(run: RunFiles, window: int) -> dict[str, Any]:
-    """clock: hours of training at the end of each step, which never fall."""
-    told = sections([run], most=MOST_POINTS, window=window)
+def _run(run: RunFiles, window: int, most: int) -> dict[str, Any]:
+    """most: maximum points of a line. clock: hours of training at the end of each step, which never
+    fall."""
+    told = sections([run], most=most, window=window)
     left = NOT_LAID if run.record.steps else NOT_LAID[:1]
     for section in told:
         section["plots"] = [plot for plot in section["plots"] if plot["key"] not in left]
     clock = sorted(hours(run).items())
-    spent = accumulate((hours for _, hours in clock), max)
+    spent = accumulate((passed for _, passed in clock), max)
     return {
         "name": run.name,
         "steps": len(steps(run)),

@@ -33,11 +33,6 @@ def steps(run: RunFiles) -> tuple[Step, ...]:
     return run.record.steps or run.record.imitation
 
 
-def curve(run: RunFiles, name: str) -> list[tuple[float, float]]:
-    """(step, value) of each step that has it."""
-    return [(one.step, one.values[name]) for one in steps(run) if name in one.values]
-
-
 def hours(run: RunFiles) -> dict[int, float]:
     """Hours until the end of each step: sums of step_s, so time between two lives is out."""
     spent = (one.values.get("step_s", 0.0) + one.values.get("heldout_s", 0.0) for one in steps(run))

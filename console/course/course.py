@@ -134,7 +134,7 @@ class Course:
             await asyncio.gather(task, gone, return_exceptions=True)
 
     async def _gone(self) -> None:
-        while not await asyncio.to_thread(self._held.is_gone):  # noqa: ASYNC110 - a folder tells nobody
+        while not await asyncio.to_thread(self._held.is_gone):  # noqa: ASYNC110 - a folder sends no events
             await asyncio.sleep(LOOK_S)
 
     async def _train(self) -> Ending:

@@ -101,7 +101,7 @@ async def _sampler(setup: Setup, name: str, url: str) -> Seen:
     seen = Seen(kind="sampler", name=name, address=url, info=found.info)
     key = f"sampler.endpoints: {url}"
     if found.who == "nobody" and setup.table.sampler.way == "none":
-        why = f"{key}: nobody answers, and console.sampler.way = 'none' starts no sampler"
+        why = f"{key}: no server answers, and console.sampler.way = 'none' starts no sampler"
         return replace(seen, why=why, fix="start it, or correct the address")
     start = "start it (docs/operate/sampler.md has the command), or correct the address"
     return _judged(seen, key, found, address_of(url), start)
@@ -130,7 +130,7 @@ async def _tool(key: str, address: str) -> Seen:
         f"let the engine start it ({name}.serve), let toolwright run start it "
         "([[console.services]]), or start it yourself"
     )
-    return replace(seen, why=f"{key}: nobody answers at {address}", fix=fix)
+    return replace(seen, why=f"{key}: no server answers at {address}", fix=fix)
 
 
 def _judged(seen: Seen, key: str, found: Found, address: str, start: str) -> Seen:
@@ -140,6 +140,6 @@ def _judged(seen: Seen, key: str, found: Found, address: str, start: str) -> See
         who = f" ({holder(address)})" if here else ""
         return replace(seen, why=f"{key}{who}: {found.why}", fix=END_IT)
     if found.who == "nobody" and not here:
-        why = f"{key}: nobody answers, and the address is another machine's"
+        why = f"{key}: no server answers, and the address is another machine's"
         return replace(seen, why=why, fix=start)
     return replace(seen, answers=found.who == "right")

@@ -2,6 +2,7 @@
 
 Invariants
 - A note without settings is of a maker that did not end: its output is not complete, it runs again.
+  A note that cannot be parsed counts as one without settings.
 - Incomplete output is moved to PATH.unfinished, because a command may refuse an existing path, and
   because the user may have put it there. `learner sft` resumes by itself. A failed maker leaves no
   note, and its output is moved at once.
@@ -22,6 +23,7 @@ from pathlib import Path
 from console.asked.plan import Maker
 from console.asked.settings import made_from
 from console.asked.setup import Setup
+from console.atomic import put
 from console.errors import ConsoleError, NothingStarted
 from console.record.changes import differences, listed
 from console.record.course import FOLDER
@@ -124,18 +126,20 @@ def _note(run: Path, maker: Maker, settings: Mapping[str, str] | None) -> None:
     file = _file(run, maker)
     file.parent.mkdir(parents=True, exist_ok=True)
     note = {"makes": str(maker.makes), "settings": settings}
-    file.write_text(json.dumps(note, indent=1), encoding="utf-8")
+    put(file, json.dumps(note, indent=1))
 
 
 def _noted(run: Path, maker: Maker) -> object:
-    """The settings of the note of this very path; "" without one, and for a file that is not ours,
-    None while it is made."""
+    """The settings of the note of this very path. "" without a note, and for another path's; None
+    while the path is made, and for a note that cannot be parsed."""
     try:
         with _file(run, maker).open("rb") as file:
             found = json.loads(file.read(LARGEST))
         return found["settings"] if found["makes"] == str(maker.makes) else ""
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+    except OSError:
         return ""
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
 
 
 def _is_half(run: Path, maker: Maker) -> bool:

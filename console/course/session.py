@@ -89,7 +89,7 @@ def is_done(setup: Setup, record: CourseRecord) -> bool:
 
 def _run(options: Options, words: Sequence[str], screen: Screen) -> Ending:
     setup = set_up(options)
-    planned(setup)  # what nobody makes is said before there is a folder
+    planned(setup)  # a missing file is reported before there is a folder
     folder = setup.run
     with only_console(folder) as held, ExitStack() as stack:
         record = read_course(folder)

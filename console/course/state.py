@@ -15,7 +15,7 @@ from console.record.course import CourseRecord, ProcessRecord
 from console.record.run import RunFiles
 from console.watch import doubts, pace
 
-Word = Literal["running", "done", "failed", "stopped", "killed", "unknown"]
+StateWord = Literal["running", "done", "failed", "stopped", "killed", "unknown"]
 KILLED = 1
 SIGNALLED = 128
 
@@ -37,7 +37,7 @@ class State:
     """step: steps made. left_s: seconds until the last step. status: the exit code so far, 0 while
     it runs. evaluations: the newest mean reward of each suite."""
 
-    word: Word
+    word: StateWord
     sentence: str
     status: int
     stage: str = ""
@@ -93,7 +93,7 @@ def how_it_stands(
     here: bool,
     lives: Callable[[int, float], bool],
     answers: bool,
-) -> tuple[Word, str, int]:
+) -> tuple[StateWord, str, int]:
     """(word, sentence, exit code). trained: all planned steps are made; others: as `state_of`."""
     if not course.starts:
         if answers:

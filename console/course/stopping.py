@@ -105,7 +105,7 @@ def _tell(start: Began) -> None:
         pass
     except PermissionError as error:
         raise ConsoleError(
-            f"toolwright run (process {start.pid}) is another user's: ask whoever started it, or "
+            f"toolwright run (process {start.pid}) is another user's: ask that user, or "
             "stop it as that user"
         ) from error
 
@@ -121,7 +121,7 @@ def _drain(run: Path, say: Callable[[str], None], engine_at: str) -> str:
     unfinished = asyncio.run(_drained(address))
     return (
         f"the engine at {address} is drained, {unfinished} trajectories are unfinished; it serves "
-        "on until whoever started it ends it, and so does its learner"
+        "on until the program that started it ends it, and so does its learner"
     )
 
 

@@ -57,8 +57,8 @@ def packages(_patient: Patient) -> Findings:
     if whole:
         yield ok("packages", f"the packages of {', '.join(NEEDED)}")
     have = {one.name: version_of(one.name) for one in wanted}
-    mend = f"pip install -c {packaged(TESTED)} 'toolwright[all]'"
-    yield from _untested("packages", have, pins(packaged(TESTED)), mend)
+    fix = f"pip install -c {packaged(TESTED)} 'toolwright[all]'"
+    yield from _untested("packages", have, pins(packaged(TESTED)), fix)
 
 
 def torch(_patient: Patient) -> Findings:
@@ -74,18 +74,18 @@ def torch(_patient: Patient) -> Findings:
         yield unknown("torch", sentence, "run the doctor again when this machine has less to do")
         return
     if said.status != 0:
-        mend = "pip install --force-reinstall 'toolwright[learner]'"
-        yield problem("torch", f"torch {version} cannot be imported: {said.last_line}", mend)
+        fix = "pip install --force-reinstall 'toolwright[learner]'"
+        yield problem("torch", f"torch {version} cannot be imported: {said.last_line}", fix)
         return
     name, cuda, available, count = said.out.split()[-4:]
     gpu = any(Path("/dev").glob("nvidia[0-9]*"))
     build = "a CPU build" if cuda == "-" else f"CUDA {cuda}"
     if gpu and cuda == "-":
-        mend = "pip install --force-reinstall torch, from PyPI's own index"
-        yield warning("torch", f"there is a GPU, and torch {name} has no CUDA", mend)
+        fix = "pip install --force-reinstall torch, from PyPI's own index"
+        yield warning("torch", f"there is a GPU, and torch {name} has no CUDA", fix)
     elif gpu and available != "True":
-        mend = "nvidia-smi tells whether the driver works; it must be new enough for that CUDA"
-        yield problem("torch", f"torch {name} has CUDA {cuda} and reaches no GPU", mend)
+        fix = "nvidia-smi tells whether the driver works; it must be new enough for that CUDA"
+        yield problem("torch", f"torch {name} has CUDA {cuda} and reaches no GPU", fix)
     else:
         yield ok("torch", f"torch {name}, {build}, {count} GPUs")
 
@@ -130,12 +130,12 @@ def sandbox(_patient: Patient) -> Findings:
     for name in holds:
         yield ok("sandbox", f"{name}: isolation level {levels[name]['level']} holds")
     # firejail is the default, so its sentence is the one that `toolsvc serve` would say.
-    why, _, mend = str(levels["firejail"]["why"]).partition(": ")
+    why, _, fix = str(levels["firejail"]["why"]).partition(": ")
     if not holds:
-        yield warning("sandbox", f"no sandbox holds foreign code: {why}", mend)
+        yield warning("sandbox", f"no sandbox holds foreign code: {why}", fix)
     elif "firejail" not in holds:
-        mend = "add --sandbox bubblewrap to `toolsvc serve`, or `apt-get install firejail` as root"
-        yield warning("sandbox", "firejail, the default, does not hold; bubblewrap does", mend)
+        fix = "add --sandbox bubblewrap to `toolsvc serve`, or `apt-get install firejail` as root"
+        yield warning("sandbox", "firejail, the default, does not hold; bubblewrap does", fix)
 
 
 def pins(file: Path) -> dict[str, str]:
@@ -153,7 +153,7 @@ def pins(file: Path) -> dict[str, str]:
 
 
 def _untested(
-    subject: str, have: dict[str, str], tested: dict[str, str], mend: str
+    subject: str, have: dict[str, str], tested: dict[str, str], fix: str
 ) -> Iterator[Finding]:
     """A build's own mark (+cpu) does not count."""
     differ = [
@@ -162,7 +162,7 @@ def _untested(
         if version and name in tested and version.partition("+")[0] != tested[name]
     ]
     if differ:
-        yield warning(subject, f"other versions than the tested ones: {_listed(differ)}", mend)
+        yield warning(subject, f"other versions than the tested ones: {_listed(differ)}", fix)
 
 
 def _listed(words: list[str]) -> str:

@@ -44,16 +44,16 @@ def disk(patient: Patient) -> Findings:
     at = patient.folder
     free = shutil.disk_usage(at).free
     if free < LEAST_FREE:
-        mend = f"du -xsh {at}/* shows what takes it; or choose another run.folder"
-        yield problem("disk", f"{free / GIB:.1f} GiB free at {at}", mend)
+        fix = f"du -xsh {at}/* shows what takes it; or choose another run.folder"
+        yield problem("disk", f"{free / GIB:.1f} GiB free at {at}", fix)
     try:
         with tempfile.TemporaryFile(dir=at, prefix=".toolwright-doctor-") as file:
             syncs = sorted(_write(file.fileno(), 4096, 4096)[1] for _ in range(5))
             apart = os.fstat(file.fileno()).st_mtime - time.time()
             size, seconds = _write(file.fileno(), min(WRITTEN, free // 4), CHUNK)
     except OSError as error:
-        mend = f"ls -ld {at} shows whose it is; or choose another run.folder"
-        yield problem("disk", f"{at} cannot be written ({error.strerror})", mend)
+        fix = f"ls -ld {at} shows whose it is; or choose another run.folder"
+        yield problem("disk", f"{at} cannot be written ({error.strerror})", fix)
         return
     speed, sync = size / max(seconds, 1e-6), syncs[2]
     text = (
@@ -61,8 +61,8 @@ def disk(patient: Patient) -> Findings:
         f"{sync * 1000:.1f} ms a small write, at {at}"
     )
     if speed < SLOW or sync > SLOW_SYNC_S:
-        mend = "choose a run.folder on a local disk; checkpoints and published weights go there"
-        yield warning("disk", f"slow: {text}", mend)
+        fix = "choose a run.folder on a local disk; checkpoints and published weights go there"
+        yield warning("disk", f"slow: {text}", fix)
     else:
         yield ok("disk", text)
     if abs(apart) > MOST_APART_S:
@@ -72,8 +72,8 @@ def disk(patient: Patient) -> Findings:
     kind = max(mounts, key=lambda mount: len(mount.mountpoint)).fstype
     if kind in SHARED_SYSTEMS:
         sentence = f"{at} is on {kind}: the engine's journal wants the locks of a local disk"
-        mend = "put run.folder on a local disk, or keep engine and learner on one machine"
-        yield warning("disk", sentence, mend)
+        fix = "put run.folder on a local disk, or keep engine and learner on one machine"
+        yield warning("disk", sentence, fix)
 
 
 def _write(file: int, size: int, chunk: int) -> tuple[int, float]:
@@ -91,8 +91,8 @@ def clock(_patient: Patient) -> Findings:
     now = datetime.now().astimezone()
     if now < EARLIEST:
         sentence = f"it is said to be {now:%Y-%m-%d}: certificates and file times will not fit"
-        mend = "timedatectl set-ntp true as root; in a container it is the host's clock"
-        yield problem("clock", sentence, mend)
+        fix = "timedatectl set-ntp true as root; in a container it is the host's clock"
+        yield problem("clock", sentence, fix)
     else:
         yield ok("clock", f"{now:%Y-%m-%d %H:%M:%S %Z}")
 
@@ -113,8 +113,8 @@ def memory(_patient: Patient) -> Findings:
     shared = shutil.disk_usage("/dev/shm").free
     if shared < LEAST_SHARED:
         sentence = f"/dev/shm has {shared >> 20} MiB free, which SGLang and torch share"
-        mend = "mount -o remount,size=2G /dev/shm as root, or `docker run --shm-size=2g`"
-        yield warning("memory", sentence, mend)
+        fix = "mount -o remount,size=2G /dev/shm as root, or `docker run --shm-size=2g`"
+        yield warning("memory", sentence, fix)
 
 
 def cores(patient: Patient) -> Findings:
@@ -129,8 +129,8 @@ def cores(patient: Patient) -> Findings:
         )
         yield warning("cores", sentence, "export OMP_NUM_THREADS=1")
     elif threads.isdecimal() and int(threads) > count:
-        mend = f"export OMP_NUM_THREADS={max(1, count // 2)}"
-        yield warning("cores", f"OMP_NUM_THREADS={threads} on {count} cores", mend)
+        fix = f"export OMP_NUM_THREADS={max(1, count // 2)}"
+        yield warning("cores", f"OMP_NUM_THREADS={threads} on {count} cores", fix)
     else:
         yield ok("cores", f"{count} cores")
 
@@ -141,9 +141,9 @@ def limits(_patient: Patient) -> Findings:
         yield ok("limits", f"{soft} open files")
         return
     most = 65_536 if hard == resource.RLIM_INFINITY else min(hard, 65_536)
-    mend = "raise nofile in /etc/security/limits.conf, and log in again"
+    fix = "raise nofile in /etc/security/limits.conf, and log in again"
     sentence = f"{soft} files may be open at once: many streams and sessions need more"
-    yield warning("limits", sentence, f"ulimit -n {most}" if most >= LEAST_FILES else mend)
+    yield warning("limits", sentence, f"ulimit -n {most}" if most >= LEAST_FILES else fix)
 
 
 def text(_patient: Patient) -> Findings:

@@ -64,8 +64,8 @@ def recipe(patient: Patient) -> Findings:
             yield warning("recipe", line.removeprefix(WARNING))
         elif line.startswith(LEFT_OUT):
             rest = "the rest "
-            mend = "`toolwright run` makes it and checks it before it trains"
-            yield warning("recipe", f"not looked into yet: {line.removeprefix(LEFT_OUT)}", mend)
+            fix = "`toolwright run` makes it and checks it before it trains"
+            yield warning("recipe", f"not looked into yet: {line.removeprefix(LEFT_OUT)}", fix)
     told = [line for line in lines if line.startswith(TOLD) or "] memory: " in line]
     yield ok("recipe", "; ".join([f"engine check finds {rest}in order", *told]))
 
@@ -109,8 +109,8 @@ def judge(
     version, tested = str(server.get("version", "")), pins(packaged(TESTED_SAMPLER))["sglang"]
     yield ok("sampler", f"{url}: SGLang {version or 'of an unknown version'} answers")
     if version and version != tested:
-        mend = f"pip install sglang=={tested} in the sampler's environment"
-        yield warning("sampler", f"{url}: SGLang {version}, tested is {tested}", mend)
+        fix = f"pip install sglang=={tested} in the sampler's environment"
+        yield warning("sampler", f"{url}: SGLang {version}, tested is {tested}", fix)
     policy = recipe.resolve(recipe.shared.policy.model)
     if model_path and _differ(Path(model_path), policy):
         sentence = f"{url}: serves {model_path}, whose shape is not that of policy.model ({policy})"
@@ -124,8 +124,8 @@ def judge(
     for name, task in recipe.shared.each_task.items():
         key, wanted = f"{task_key(name)}.limits.model", task.limits.model
         if isinstance(longest, int) and longest < wanted:
-            mend = f"start it with --context-length {wanted}, or lower {key}"
-            yield problem("sampler", f"{url}: takes {longest} tokens, and {key} is {wanted}", mend)
+            fix = f"start it with --context-length {wanted}, or lower {key}"
+            yield problem("sampler", f"{url}: takes {longest} tokens, and {key} is {wanted}", fix)
     if server and not server.get("incremental_streaming_output"):
         sentence = f"{url}: each chunk repeats the whole answer, which costs the engine time"
         yield warning("sampler", sentence, "start it with --incremental-streaming-output")
@@ -170,9 +170,9 @@ def run_folder(patient: Patient) -> Findings:
         return
     living = [one.name for one in found.processes if one.alive]
     if found.word == "running" or living:
-        mend = f"toolwright status {run} shows it; toolwright stop {run} ends it"
+        fix = f"toolwright status {run} shows it; toolwright stop {run} ends it"
         who = ", ".join(living) or found.sentence
-        yield warning("run folder", f"a run works in {run} ({who})", mend)
+        yield warning("run folder", f"a run works in {run} ({who})", fix)
     try:
         begins = f"from {(run / 'checkpoints/latest').read_text(encoding='utf-8').strip()[:100]}"
     except (OSError, ValueError):
@@ -215,13 +215,13 @@ def _listed(recipe: Recipe, name: str, table: Tool) -> Findings:
     where = f"tools.{name} at {table.service}"
     said = ask(module("toolsvc.cli", "list", table.service, "--json", *tls), seconds=15.0)
     if said.status != 0:
-        mend = "start it, or correct tools.NAME.service; docs/tools/index.md has the command"
-        yield problem("tools", f"{where}: {said.last_line.removeprefix('toolsvc: ')}", mend)
+        fix = "start it, or correct tools.NAME.service; docs/tools/index.md has the command"
+        yield problem("tools", f"{where}: {said.last_line.removeprefix('toolsvc: ')}", fix)
         return
     has = [str(tool["name"]) for tool in json.loads(said.out)["tools"]]
     if lacks := [tool for tool in table.names if tool not in has]:
-        mend = f"`toolsvc list {table.service}` shows what it has; correct tools.{name}.names"
-        yield problem("tools", f"{where} has no {', '.join(lacks)}", mend)
+        fix = f"`toolsvc list {table.service}` shows what it has; correct tools.{name}.names"
+        yield problem("tools", f"{where} has no {', '.join(lacks)}", fix)
     else:
         yield ok("tools", f"{where}: {', '.join(has)}")
 

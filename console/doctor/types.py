@@ -26,12 +26,12 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A sentence of one subject. mend: the fix, a command if one exists."""
+    """A sentence of one subject. fix: a command if one exists; "" without a fix."""
 
     level: Level
     subject: str
     sentence: str
-    mend: str = ""
+    fix: str = ""
 
 
 ok = partial(Finding, Level.OK)

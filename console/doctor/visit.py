@@ -137,8 +137,8 @@ async def examine(
         except TimeoutError:
             return [unknown(subject, f"no result within {seconds:.0f} s, so it is not known")]
         except ModuleNotFoundError as error:
-            sentence, _, mend = missing(error.name or "", "console").partition(": ")
-            return [unknown(subject, f"not examined: {sentence}", mend)]
+            sentence, _, fix = missing(error.name or "", "console").partition(": ")
+            return [unknown(subject, f"not examined: {sentence}", fix)]
         except Exception as error:  # noqa: BLE001 (a check that breaks is a finding of its own)
             words = " ".join(f"{type(error).__name__}: {error}".split())[:300]
             return [unknown(subject, f"could not be examined ({words})")]
@@ -149,9 +149,9 @@ async def examine(
 
 
 def _line(finding: Finding) -> str:
-    mend = f"\n         [bold]mend:[/] {_shown(finding.mend)}" if finding.mend else ""
+    fix = f"\n         [bold]fix:[/] {_shown(finding.fix)}" if finding.fix else ""
     head = f"{MARKS[finding.level]}  [bold]{_shown(finding.subject)}[/]"
-    return f"{head}: {_shown(finding.sentence)}{mend}"
+    return f"{head}: {_shown(finding.sentence)}{fix}"
 
 
 def _shown(text: str) -> str:

@@ -19,7 +19,7 @@ TOGETHER_S = 1.0
 
 @contextmanager
 def no_traceback() -> Iterator[None]:
-    """Around a command's work; whoever starts processes meanwhile has handlers of its own."""
+    """Around a command's work; code that starts processes meanwhile has handlers of its own."""
     before = {number: signal.signal(number, leave) for number in heeded()}
     try:
         yield

@@ -80,7 +80,7 @@ def check_run(folder: Path) -> None:
         is_run = _is_run(folder)
     except OSError as error:
         raise RecordBroken(
-            f"{folder} cannot be read ({error.strerror}): ask whoever owns it for rights there"
+            f"{folder} cannot be read ({error.strerror}): ask its owner for rights there"
         ) from error
     if not is_run:
         raise RecordBroken(

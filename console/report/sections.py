@@ -42,7 +42,12 @@ class Section:
     note: str = ""
 
     def has(self, key: str) -> bool:
-        return any(key.startswith(one) if one.endswith(":") else key == one for one in self.keys)
+        return any(fits(key, one) for one in self.keys)
+
+
+def fits(key: str, shown: str) -> bool:
+    """Whether `shown` is the key of a plot, or its beginning up to a colon."""
+    return key.startswith(shown) if shown.endswith(":") else key == shown
 
 
 SECTIONS = (

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from console.atomic import put
 from console.errors import ConsoleError
 from console.record.run import read_runs
 from console.report.figures import figures
@@ -112,13 +112,3 @@ def _parts(value: Any, indent: str) -> Iterator[str]:
         yield f"\n{indent}]"
     else:
         yield json.dumps(value, allow_nan=False)
-
-
-def put(path: Path, text: str) -> None:
-    """Writes a file atomically: readers see the old file or the new one. Raises OSError."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        beside.write_text(text, encoding="utf-8", errors="replace")
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)

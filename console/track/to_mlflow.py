@@ -31,7 +31,7 @@ MOST_METRICS, MOST_PARAMS = 1000, 100
 LONGEST_VALUE = 500
 
 # A server that is away is said, and asked again by the one who follows; MLflow alone would try for
-# minutes. Whoever set these keeps them.
+# minutes. Values that are set already stay.
 _PATIENCE = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_HTTP_REQUEST_TIMEOUT": "20"}
 
 

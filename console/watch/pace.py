@@ -23,7 +23,7 @@ def of_steps(
 ) -> float | None:
     """Seconds until step `last` and what follows it; None before there are two with their seconds.
 
-    since_s: seconds since the newest line, of which a step at most counts. afterwards_s: of the
+    since_s: seconds since the newest line; at most one step of them counts. afterwards_s: of the
     last evaluation.
     """
     seconds = [s.values["step_s"] for s in steps[-RECENT:] if s.values.get("step_s")]

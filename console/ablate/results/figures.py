@@ -21,7 +21,7 @@ from console.ablate.results.measures import (
     threshold_of,
 )
 from console.ablate.results.statistics import Difference, difference
-from console.ablate.standing import Standing, Word
+from console.ablate.standing import RungState, Standing
 from console.config import BASE
 from console.redact import Redactor, redactor
 from console.report.suites import named_suites, shown_suites
@@ -38,7 +38,9 @@ def figures(ladder: Ladder, runs: Runs) -> dict[str, Any]:
     """Figures of the variations that were requested or have a run."""
     clean = redactor(names=False)
     shown = [one for one in ladder.variations if one.asked or _has_any(runs[one.name])]
-    done = {one.name: [run for run in runs[one.name] if run.word is Word.DONE] for one in shown}
+    done = {
+        one.name: [run for run in runs[one.name] if run.word is RungState.DONE] for one in shown
+    }
     every = [run.files for one in shown for run in done[one.name]]
     named = shown_suites(named_suites(every), ladder.words)
     base = [run.files for run in done[BASE]]
@@ -69,7 +71,7 @@ def figures(ladder: Ladder, runs: Runs) -> dict[str, Any]:
             _row(one, runs[one.name], found[one.name], found[BASE], columns, ladder, clean)
             for one in shown
         ],
-        "failed": sum(run.word is Word.FAILED for one in shown for run in runs[one.name]),
+        "failed": sum(run.word is RungState.FAILED for one in shown for run in runs[one.name]),
         "plots": plots.plots(
             {one.name: [run.files for run in done[one.name]] for one in shown},
             by=ladder.by,
@@ -79,7 +81,7 @@ def figures(ladder: Ladder, runs: Runs) -> dict[str, Any]:
 
 
 def _has_any(runs: Sequence[Standing]) -> bool:
-    return any(run.word is not Word.NOT_RUN for run in runs)
+    return any(run.word is not RungState.NOT_RUN for run in runs)
 
 
 def _row(

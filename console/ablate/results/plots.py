@@ -12,7 +12,7 @@ from typing import Any
 
 from console.ablate.results.curves import WINDOW, Curve, together
 from console.record.run import RunFiles
-from console.report.sections import every_plot
+from console.report.sections import every_plot, fits
 from toolwright.page.plot import Plot, colour, plot, smooth, thinned
 
 REWARD = "reward"
@@ -20,8 +20,8 @@ SHOWN = (
     *("suite:", "part:", "rate:", REWARD, "measured:", "task:"),
     *("signal", "length", "calls", "entropy", "kl", "gap"),
 )
-"""Plots of a report that tell why a variation is what it is; their order on the page. One that ends
-in a colon stands for all that begin so."""
+"""Plots of a report that tell why a variation is what it is; their order on the page. `fits`
+says which keys are meant."""
 
 Runs = Mapping[str, Sequence[RunFiles]]
 """By the variation's name; its place is its colour."""
@@ -54,7 +54,7 @@ def plots(runs: Runs, *, by: str) -> list[Plot]:
 
 def _rank(key: str) -> int:
     for place, shown in enumerate(SHOWN):
-        if key.startswith(shown) if shown.endswith(":") else key == shown:
+        if fits(key, shown):
             return place
     return len(SHOWN)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from console.ablate.results.statistics import Against
-from console.ablate.standing import Word
+from console.ablate.standing import RungState
 from toolwright.page.text import plain
 
 NONE = "-"
@@ -82,7 +82,7 @@ def legend(data: Mapping[str, Any]) -> list[str]:
 
 
 def _means(row: Mapping[str, Any], columns: Sequence[Mapping[str, Any]]) -> list[str]:
-    done = sum(run["word"] == Word.DONE for run in row["runs"])
+    done = sum(run["word"] == RungState.DONE for run in row["runs"])
     cells = [mean(row["means"][one["key"]], one["form"]) for one in columns]
     return [row["name"], f"{done}/{len(row['runs'])}", *cells]
 
@@ -95,7 +95,7 @@ def _differences(row: Mapping[str, Any], columns: Sequence[Mapping[str, Any]]) -
 def _endings(data: Mapping[str, Any]) -> Iterator[str]:
     for row in data["rows"]:
         for run in row["runs"]:
-            if run["word"] != Word.DONE or run["status"]:
+            if run["word"] != RungState.DONE or run["status"]:
                 first = ended(run).splitlines()[0]
                 yield f"{row['name']}, seed {run['seed']}: {first}"
 

@@ -12,8 +12,9 @@ from console.ablate.ladder import Ladder
 from console.ablate.results.figures import Runs, figures
 from console.ablate.results.page import render
 from console.ablate.results.table import table
+from console.atomic import put
 from console.errors import ConsoleError
-from console.report.writing import dumps, put
+from console.report.writing import dumps
 
 PAGE, FIGURES = "ablate.html", "ablate.json"
 

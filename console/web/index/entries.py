@@ -137,7 +137,7 @@ def tools_of(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def message_text(content: object) -> str:
-    """Text of a chat message's content: a text, or parts of which some are."""
+    """Text of a chat message's content: a text, or a list with parts that are texts."""
     if isinstance(content, str):
         return content
     parts = content if isinstance(content, list) else []

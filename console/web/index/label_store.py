@@ -24,7 +24,7 @@ SHOWN_WORDS = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Word:
+class LabelWord:
     """number: in the table `labels`. rows: that stand under it."""
 
     number: int
@@ -37,7 +37,7 @@ class Choice:
     """A key that tells rows apart, with its commonest words. more: further ones that it has."""
 
     key: str
-    words: tuple[Word, ...]
+    words: tuple[LabelWord, ...]
     more: int
 
 
@@ -123,9 +123,9 @@ def label_choices(db: sqlite3.Connection) -> list[Choice]:
         "SELECT label_keys.name, label_words.id, word, rows FROM label_words"
         " JOIN label_keys ON label_keys.id = label_words.key ORDER BY rows DESC, word"
     )
-    words: dict[str, list[Word]] = {}
+    words: dict[str, list[LabelWord]] = {}
     for key, number, name, rows in counted:
-        words.setdefault(key, []).append(Word(number=number, name=name, rows=rows))
+        words.setdefault(key, []).append(LabelWord(number=number, name=name, rows=rows))
     told = [
         Choice(key=key, words=tuple(own[:SHOWN_WORDS]), more=max(len(own) - SHOWN_WORDS, 0))
         for key, own in words.items()

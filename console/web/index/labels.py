@@ -28,7 +28,7 @@ MOST_REASONS = 8
 SOURCE = "data_source"
 TASK = "task"
 MASKED = "masked by"
-"""The key of the reasons for which a trajectory carries no loss, of which it may have several."""
+"""The key of the reasons for which a trajectory carries no loss. It may have several."""
 OWN = (SOURCE, TASK, MASKED)
 """Keys that metadata cannot take."""
 

@@ -24,7 +24,7 @@ LATEST_STEP = 2**62
 
 
 class Marks(LinesFile):
-    """A JSONL file of which some lines are marks."""
+    """A JSONL file with marks among its lines."""
 
     def __init__(self, file: Path, parse: Callable[[Mapping[str, Any]], Mark | None]) -> None:
         super().__init__(file, f"marks of {file.name}")

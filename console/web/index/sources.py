@@ -94,7 +94,7 @@ class Journal:
                 (owner,) = db.execute("SELECT value FROM facts WHERE name = 'owner'").fetchone()
                 return f"journal of {owner}"
         except (sqlite3.Error, TypeError):
-            return "journal of nobody"  # a new one, or a broken one, as `read` will say
+            return "journal without an owner"  # a new one, or a broken one, as `read` will say
 
     def read(self, place: int) -> Batch:
         try:

@@ -51,8 +51,8 @@ class Figures:
         return hashlib.sha256(found.encode()).hexdigest()[:16]
 
     def curves(self) -> dict[str, Any]:
-        """{"steps", "sections"}, see `sections`, and the "state" of which they are. RecordBroken
-        where the folder cannot be read."""
+        """{"steps", "sections", "state"}; see `sections`. `state` is that of the files. Raises
+        RecordBroken if the folder cannot be read."""
         return self._tell("curves", lambda run: {"steps": run.steps, "sections": sections([run])})
 
     def about(self) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from typing import Any
 
 from console.web.index.entries import TRAINING
 from console.web.index.index import Index
-from console.web.index.label_store import Choice, Word, label_choices
+from console.web.index.label_store import Choice, LabelWord, label_choices
 from console.web.index.labels import MASKED, SOURCE
 from console.web.index.schema import read_index
 from console.web.index.types import NO_STEP
@@ -259,7 +259,7 @@ class _Suite:
                 own[begin] += int(more - less)
         return dict(whole), [(name, dict(own)) for name, own in zip(names, bins, strict=True)]
 
-    def cells(self, word: Word) -> list[Cell]:
+    def cells(self, word: LabelWord) -> list[Cell]:
         """Those under a word, in the order of the steps."""
         rows = self._db.execute(
             "SELECT (step - :first) / :width AS stretch, count(*), count(reward), avg(reward),"

@@ -40,7 +40,7 @@ async function answerTo(what, asked, signal = undefined) {
   throw new Failed(sentence || `the server answered ${answer.status}`);
 }
 
-// Calls `heard` with the state of all runs, now and after every change; `lost` while nobody answers.
+// Calls `heard` with the state of all runs, now and after every change; `lost` without an answer.
 export async function listen(heard, lost) {
   for (;;) {
     try {

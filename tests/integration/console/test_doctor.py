@@ -55,8 +55,8 @@ def test_a_recipe_whose_world_is_not_in_order(tmp_path: Path) -> None:
     for subject, port in (("sampler", sampler), ("engine's port", engine)):
         assert str(port) in problems[subject]["sentence"]
         assert me in problems[subject]["sentence"]
-        assert "0 is any free" in problems[subject]["mend"]
-    assert f"nobody answers at 127.0.0.1:{free}" in problems["tools"]["sentence"]
+        assert "0 is any free" in problems[subject]["fix"]
+    assert f"no server answers at 127.0.0.1:{free}" in problems["tools"]["sentence"]
     fine = {one["subject"] for one in found if one["level"] == "ok"}
     assert {"Python", "packages", "disk", "clock", "sandbox", "torch", "run folder"} <= fine
     # The worst comes first.
@@ -80,7 +80,7 @@ def test_a_bare_installation_is_told_what_it_lacks(tmp_path: Path) -> None:
     found = json.loads(done.stdout)
     (servers,) = [one for one in found if one["subject"] == "servers"]
     assert servers["sentence"] == "not examined: the package aiohttp is missing"
-    assert servers["mend"] == "pip install 'toolwright[console]'"
+    assert servers["fix"] == "pip install 'toolwright[console]'"
     assert "Traceback" not in done.stderr
 
 

@@ -11,9 +11,10 @@ import pytest
 from typer.testing import CliRunner
 
 from console.cli import app
-from console.compare.runs import curve, read_runs
+from console.compare.comparison import comparison
+from console.compare.runs import read_runs, steps
 from console.errors import RecordBroken
-from console.record.run import MOST_RUNS
+from console.record.run import MOST_RUNS, RunFiles
 from tests.support.stills import data_of, plots_of
 
 
@@ -28,6 +29,10 @@ def write_run(folder: Path, steps: int = 4, *, recipe: Any = None, **more: Any) 
     if recipe is not None:
         (folder / "learner.resolved.json").write_text(json.dumps(recipe), encoding="utf-8")
     return folder
+
+
+def rewards(run: RunFiles) -> list[tuple[float, float]]:
+    return [(one.step, one.values["reward"]) for one in steps(run)]
 
 
 def compare(*arguments: object) -> tuple[int, str]:
@@ -62,6 +67,17 @@ def test_one_page_has_the_curves_of_all_runs_and_what_their_recipes_differ_in(
         ["learner.lora.rank", "", "8"],
         ["run.seed", "1", "2"],
     ]
+
+
+def test_the_more_runs_the_fewer_points_a_line_has(tmp_path: Path) -> None:
+    runs = [write_run(tmp_path / str(number), 400) for number in range(MOST_RUNS)]
+
+    def longest(count: int) -> int:
+        found = comparison(read_runs(runs[:count]), window=5)["runs"]
+        return max(len(line["x"]) for run in found for plot in plots_of(run)
+                   for line in plot["lines"])  # fmt: skip
+
+    assert [longest(count) for count in (4, 8, MOST_RUNS)] == [300, 150, 50]
 
 
 def evaluation(suite: str, at: int, reward: float, **more: Any) -> str:
@@ -133,7 +149,7 @@ def test_a_run_that_goes_on_or_was_killed_is_read(tmp_path: Path) -> None:
     with (run / "learner.jsonl").open("a", encoding="utf-8") as file:
         file.write(json.dumps({"step": 4, "reward": 9.0}) + '\n{"step": 5, "rew')
     (found,) = read_runs([run])
-    assert curve(found, "reward") == [(1, 0.1), (2, 0.2), (3, 0.3), (4, 9.0), (5, 0.5)]
+    assert rewards(found) == [(1, 0.1), (2, 0.2), (3, 0.3), (4, 9.0), (5, 0.5)]
     assert found.remarks[0].endswith("1 line is no metrics, the first is line 7")
 
 
@@ -150,7 +166,7 @@ def test_a_broken_line_costs_itself(tmp_path: Path, line: bytes) -> None:
     before = (run / "learner.jsonl").read_bytes()
     (run / "learner.jsonl").write_bytes(line + b"\n\n" + before)
     (found,) = read_runs([run])
-    assert curve(found, "reward") == [(1, 0.1), (2, 0.2)]
+    assert rewards(found) == [(1, 0.1), (2, 0.2)]
     assert len(found.remarks) == 1 and "the first is line 1" in found.remarks[0]
 
 

@@ -22,7 +22,7 @@ import pytest
 from console.asked.plan import Kind, Maker
 from console.course import leftovers
 from console.course.lock import only_console
-from console.course.made import making, there
+from console.course.made import MADE, making, there
 from console.course.state import State, state_of
 from console.errors import ConsoleError, NothingStarted, ProcessFailed, Taken
 from console.machine.listeners import holder, is_here, sampler_at, service_at
@@ -212,6 +212,21 @@ def test_what_was_being_made_is_not_there_and_its_half_is_moved_aside(tmp_path: 
     assert not there(tmp_path, [maker])(made)
     with making(tmp_path, maker, {}):
         assert not made.exists()
+        made.write_text("whole", encoding="utf-8")
+    assert there(tmp_path, [maker])(made)
+    assert (tmp_path / "rows.jsonl.unfinished").read_text(encoding="utf-8") == "half"
+
+
+@pytest.mark.parametrize("text", ["", '{"makes": "ro', "[]", '{"settings": {}}'])
+def test_a_note_that_cannot_be_parsed_is_of_an_unfinished_maker(tmp_path: Path, text: str) -> None:
+    made = tmp_path / "rows.jsonl"
+    maker = _maker(made)
+    with making(tmp_path, maker, {}):
+        made.write_text("half", encoding="utf-8")
+    (note,) = (tmp_path / MADE).iterdir()
+    note.write_text(text, encoding="utf-8")
+    assert not there(tmp_path, [maker])(made)
+    with making(tmp_path, maker, {}):
         made.write_text("whole", encoding="utf-8")
     assert there(tmp_path, [maker])(made)
     assert (tmp_path / "rows.jsonl.unfinished").read_text(encoding="utf-8") == "half"

@@ -88,8 +88,8 @@ async def test_this_runs_engine_is_used_as_it_is(tmp_path: Path) -> None:
 async def test_the_engine_of_another_run_is_refused_with_that_run(tmp_path: Path) -> None:
     other = replace(_own(tmp_path), folder="/home/me/other run")
     async with _engine(other) as address:
-        mend = f"{address} is the engine of another run, /home/me/other run: name another port"
-        with pytest.raises(NothingStarted, match=re.escape(mend)) as refused:
+        sentence = f"{address} is the engine of another run, /home/me/other run: name another port"
+        with pytest.raises(NothingStarted, match=re.escape(sentence)) as refused:
             await _looked(tmp_path, address)
     assert "`toolwright stop '/home/me/other run'`" in str(refused.value)
     assert refused.value.status == 2

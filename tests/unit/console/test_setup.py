@@ -185,7 +185,7 @@ def test_a_service_named_as_a_served_tool_is_what_plays_it(tmp_path: Path) -> No
         ({"console": {"services": []}}, r"tools\.python\.service.*tools\.python\.serve"),
         ({"run": {"engine": "10.0.0.5:0"}}, r"run\.engine = '10\.0\.0\.5:0'.*127\.0\.0\.1"),
         ({"engine": {"listen": "0.0.0.0:5"}}, r"engine\.listen.*name the port in run\.engine"),
-        ({"console": {"sampler": {"way": "none"}}}, r"way = 'none' starts nobody"),
+        ({"console": {"sampler": {"way": "none"}}}, r"way = 'none' starts no sampler"),
         ({"sampler": {"endpoints": ["http://far:0"]}}, r"sampler\.endpoints.*name the port"),
         (
             {"tools": {"played": {"serve": ["simulated:", "a.endpoint=http://127.0.0.1:0/v1"]}}},

@@ -38,7 +38,7 @@ export class Filters {
     if (focused?.id) this.back(focused);
   }
 
-  // Whoever types goes on typing.
+  // A field keeps the focus while the user types.
   back(focused) {
     const again = this.element.querySelector(`#${focused.id}`);
     if (focused.type === "search" || focused.type === "number") again.value = focused.value;

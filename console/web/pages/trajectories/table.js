@@ -111,7 +111,7 @@ export class Table {
       this.more.hidden = !found.next;
       this.body.append(...found.rows.map((row) => this.row(row)));
       this.busy = false;
-      this.watch.unobserve(this.more); // whoever scrolled on meanwhile is at the end already,
+      this.watch.unobserve(this.more); // a user who scrolled on meanwhile is at the end already,
       this.watch.observe(this.more); //   and would wait for a change that does not come
     } catch (error) {
       if (error.name === "AbortError") return;

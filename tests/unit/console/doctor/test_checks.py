@@ -35,7 +35,7 @@ def patient(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Patient:
     return Patient(environment={})
 
 
-def test_a_machine_in_order_has_no_mend_to_offer(patient: Patient) -> None:
+def test_a_machine_in_order_has_no_fix_to_offer(patient: Patient) -> None:
     for look in (installation.python, machine.text, machine.network, machine.clock):
         assert worst(look(patient)) is Level.OK, look
 
@@ -52,7 +52,7 @@ def test_a_disk_that_takes_no_file_is_a_problem(monkeypatch: pytest.MonkeyPatch)
     found = list(machine.disk(Patient(environment={})))
     assert worst(found) is Level.PROBLEM
     assert "cannot be written" in found[-1].sentence
-    assert "run.folder" in found[-1].mend
+    assert "run.folder" in found[-1].fix
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_few_open_files(patient: Patient) -> None:
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
     assert found.level is Level.WARNING
-    assert found.mend.startswith("ulimit -n ")
+    assert found.fix.startswith("ulimit -n ")
 
 
 def test_what_a_run_makes_first_is_no_problem_and_what_nobody_makes_is(tmp_path: Path) -> None:
@@ -185,7 +185,7 @@ def test_a_sampler_that_is_not_there_is_a_problem_where_nobody_starts_it(
     recipe = write(tmp_path, sampler={"endpoints": endpoints}, console=console)
     found = [one for one in recipe_checks.servers(of(recipe)) if one.subject != "engine's port"]
     assert worst(found) is level
-    assert ("nobody answers" in found[0].sentence) == (level is Level.PROBLEM)
+    assert ("no server answers" in found[0].sentence) == (level is Level.PROBLEM)
 
 
 def test_a_run_folder_tells_who_works_there_and_what_a_start_goes_on_from(tmp_path: Path) -> None:
@@ -209,7 +209,7 @@ def test_a_run_folder_tells_who_works_there_and_what_a_start_goes_on_from(tmp_pa
         )
         at_work, last = recipe_checks.run_folder(of(setup))
         assert f"process {os.getpid()}" in at_work.sentence
-        assert at_work.mend == f"toolwright status {run} shows it; toolwright stop {run} ends it"
+        assert at_work.fix == f"toolwright status {run} shows it; toolwright stop {run} ends it"
         assert last.sentence.endswith("a start goes on from step-7-abc")
         course.ended(0, "done")
     (found,) = recipe_checks.run_folder(of(setup))
@@ -261,8 +261,8 @@ def test_a_package_that_is_missing_names_its_extra(
 ) -> None:
     real = installation.version_of
     monkeypatch.setattr(installation, "version_of", lambda n: "" if n == "aiohttp" else real(n))
-    mends = {one.mend for one in installation.packages(patient)}
-    assert {"pip install 'toolwright[engine]'", "pip install 'toolwright[console]'"} <= mends
+    fixes = {one.fix for one in installation.packages(patient)}
+    assert {"pip install 'toolwright[engine]'", "pip install 'toolwright[console]'"} <= fixes
 
 
 def test_versions_beside_the_tested_ones_are_said(

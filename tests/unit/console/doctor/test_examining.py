@@ -40,4 +40,4 @@ async def test_a_check_that_breaks_or_lacks_a_package_is_a_finding() -> None:
     answers = await found({"disk": breaks, "servers": lacks})
     assert answers["disk"].sentence == "could not be examined (ZeroDivisionError: of all things)"
     assert answers["disk"].level is Level.UNKNOWN
-    assert answers["servers"].mend == "pip install 'toolwright[console]'"
+    assert answers["servers"].fix == "pip install 'toolwright[console]'"

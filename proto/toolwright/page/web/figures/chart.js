@@ -1,5 +1,5 @@
 // One plot: a drawing, and below it each line's name with its value at the step that is pointed at,
-// by the pointer or with the arrow keys; at the last step where nobody points.
+// by the pointer or with the arrow keys; at the last step without either.
 
 import { fill, h } from "../dom.js";
 import { count, figure, figures } from "../format.js";

@@ -12,7 +12,7 @@ export class Charts {
     this.seen = new IntersectionObserver((found) => found.forEach((one) => this.appear(one)), { rootMargin: "300px" });
   }
 
-  // A plot that stays keeps its element, so that whoever points at it, or stands on it, still does. An
+  // A plot that stays keeps its element, so a pointer over it, or its focus, stays. An
   // element loses the focus when it is moved, so it is asked for first and given back last.
   draw(sections) {
     const focused = this.element.contains(document.activeElement) ? document.activeElement : null;
